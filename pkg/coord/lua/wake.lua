@@ -1,0 +1,55 @@
+-- wake: tell idle workers of new jobs. The worker that asks may leave the idle sets in the same step (leaveFirst).
+-- KEYS[1..n] idle sets that it leaves (sorted set: member = worker, score = free slots);
+-- KEYS[n+1..] the idle set of each hint's queue, hints of one queue next to each other.
+-- ARGV[1] the asking worker, never woken itself ('' = none); ARGV[2] n; ARGV[3] PUBLISH or SPUBLISH;
+-- ARGV[4] prefix of the workers' channels; then three for each hint: jobs (count), rank (-1 = fullest first,
+-- else a random number that picks any), and the message without its count.
+-- Returns {workers woken, workers popped that nobody heard for, jobs that found no idle worker}.
+local asker, leaving, publish, prefix = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+
+-- leaveFirst: were it the other way round, a full worker could be the one that is woken, and the hint would be gone.
+for i = 1, leaving do
+  redis.call('ZREM', KEYS[i], asker)
+end
+
+local function pop(key, rank)
+  if rank < 0 and asker == '' then
+    local top = redis.call('ZPOPMAX', key)
+    return top[1], tonumber(top[2])
+  end
+  local size = redis.call('ZCARD', key)
+  if size == 0 then return nil end
+  local at = rank < 0 and 0 or rank % size
+  local top = redis.call('ZREVRANGE', key, at, at, 'WITHSCORES')
+  if top[1] == asker then
+    if size == 1 then return nil end
+    at = (at + 1) % size
+    top = redis.call('ZREVRANGE', key, at, at, 'WITHSCORES')
+  end
+  redis.call('ZREM', key, top[1])
+  return top[1], tonumber(top[2])
+end
+
+local woken, unheard, short = 0, 0, 0
+local worker, free -- the worker popped last and what it has left; hints of several kinds share one worker
+for i = leaving + 1, #KEYS do
+  local arg = 5 + 3 * (i - leaving - 1)
+  local need, rank, message = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1]), ARGV[arg + 2]
+  if KEYS[i] ~= KEYS[i - 1] or i == leaving + 1 then free = 0 end
+  while need > 0 do
+    if free < 1 then
+      worker, free = pop(KEYS[i], rank)
+      if not worker then free = 0; break end
+      if free < 1 then free = 1 end
+    end
+    local share = math.min(need, free)
+    -- receivers: a worker that died or lost its connection does not count; it is out of the set, and the next is asked.
+    if redis.call(publish, prefix .. worker, 'h' .. string.format('%d', share) .. message) > 0 then
+      woken, need, free = woken + 1, need - share, free - share
+    else
+      unheard, free = unheard + 1, 0
+    end
+  end
+  short = short + need
+end
+return {woken, unheard, short}

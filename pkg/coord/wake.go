@@ -1,0 +1,170 @@
+package coord
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// MaxHops is how often a hint is passed on before it is given up. A hint that nobody can use must not circle for ever;
+// the row it spoke of is found by the sweeper's wake or the next poll.
+const MaxHops = 16
+
+// maxHints is how many hints one call of the script takes; more go in several calls.
+const maxHints = 512
+
+// Hint says that a queue has jobs. It is never an order: the receiver reads the rows.
+type Hint struct {
+	Queue string // at most 128 bytes, any bytes
+
+	// Kind is the kind of the announced jobs. Empty means any: unknown, several, or too long for the message (queue and
+	// kind together above some 160 bytes).
+	Kind string
+
+	// Count is how many jobs are announced; on a received hint, how many of them fall to this worker, never more than
+	// the free slots it had registered. Below one means one.
+	Count int
+
+	// ReadyAt is the least ready_at of the announced jobs, on the database clock, to the microsecond. Zero: not known.
+	ReadyAt time.Time
+
+	// Hops is how often the hint was passed on.
+	Hops int
+
+	// heard is the worker that received the hint; it is not woken when it passes the hint on.
+	heard string
+}
+
+// Wake tells as many idle workers of each hint as its jobs need: it pops them from the queue's idle set, fullest first,
+// until their free slots cover Count, and publishes to each one's own channel. A popped worker whose channel nobody
+// listens to does not count; the next one is taken (`receivers`). All hints together cost one round trip.
+//
+// No idle worker is no error: busy ones look for more when a slot is freed. Hints of one queue and kind are made one.
+func (b *Bus) Wake(ctx context.Context, hints ...Hint) error {
+	return b.wake(ctx, "wake", "", nil, hints)
+}
+
+// Forward passes a received hint on to other workers than the one that received it: it had no free slot (`busyForward`),
+// does not know the kind (`kindForward`), or not all of them (`partForward`: one hint for each unknown kind). It takes
+// any idle worker, not the fullest, or two workers that do not know a kind would throw it at each other until it is
+// exhausted. After MaxHops the hint is dropped and Forward returns nil. A hint made here, not received, is sent as it is.
+func (b *Bus) Forward(ctx context.Context, h Hint) error {
+	return b.wake(ctx, "forward", h.heard, nil, b.passOn([]Hint{h}))
+}
+
+// Leave takes a worker out of the idle sets of queues and then, in the same script, wakes others for the hints in
+// forward: one more worker for a queue whose claim filled every slot (`fullForward`; Count 1), or those who take over
+// what a closing worker was told (`closeForward`). Leaving comes first (`leaveFirst`), or the worker might wake itself.
+func (b *Bus) Leave(ctx context.Context, worker string, queues []string, forward ...Hint) error {
+	return b.wake(ctx, "leave", worker, queues, b.passOn(forward))
+}
+
+// passOn makes received hints one hop older, without those that have gone far enough.
+func (b *Bus) passOn(hints []Hint) []Hint {
+	out := make([]Hint, 0, len(hints))
+	for _, h := range hints {
+		if h.heard != "" {
+			h.Hops++
+		}
+		if h.Hops >= MaxHops {
+			b.count.exhausted.Add(1)
+			continue
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// wake runs the one script behind all three.
+func (b *Bus) wake(ctx context.Context, what, worker string, leave []string, hints []Hint) error {
+	if !b.Enabled() {
+		return nil
+	}
+	for _, h := range hints {
+		if len(h.Queue) > maxName {
+			return fmt.Errorf("%s: queue name of %d bytes: limit %d", what, len(h.Queue), maxName)
+		}
+	}
+	hints = merge(hints)
+	for len(leave)+len(hints) > 0 {
+		part := hints[:min(len(hints), maxHints)]
+		hints = hints[len(part):]
+		if err := b.wakePart(ctx, what, worker, leave, part); err != nil {
+			b.count.lost.Add(uint64(len(part) + len(hints)))
+			return err
+		}
+		leave = nil
+	}
+	return nil
+}
+
+func (b *Bus) wakePart(ctx context.Context, what, worker string, leave []string, hints []Hint) error {
+	names := make([]string, 0, len(leave)+len(hints))
+	for _, queue := range leave {
+		names = append(names, b.keys.idle(queue))
+	}
+	publish := "PUBLISH"
+	if b.sharded {
+		publish = "SPUBLISH"
+	}
+	args := make([]any, 0, 4+3*len(hints))
+	args = append(args, worker, len(leave), publish, b.keys.workerPrefix())
+	for _, h := range hints {
+		names = append(names, b.keys.idle(h.Queue))
+		args = append(args, h.Count, rank(h), hintBody(h))
+	}
+	return b.do(ctx, what, func(ctx context.Context) error {
+		got, err := wakeScript.Run(ctx, b.rdb, names, args...).Int64Slice()
+		if err != nil {
+			return err
+		}
+		if len(got) != 3 {
+			return fmt.Errorf("wake script returned %d numbers: want 3", len(got))
+		}
+		b.count.sent.Add(uint64(got[0]))
+		b.count.unheard.Add(uint64(got[1]))
+		return nil
+	})
+}
+
+// rank picks the idle worker: -1 the fullest, otherwise one by lot.
+func rank(h Hint) int {
+	if h.Hops == 0 {
+		return -1
+	}
+	return rand.IntN(1 << 30)
+}
+
+// merge makes hints of one queue and kind one and puts hints of one queue next to each other, as wake.lua wants them.
+func merge(hints []Hint) []Hint {
+	type subject struct{ queue, kind string }
+	seen := make(map[subject]int, len(hints))
+	out := make([]Hint, 0, len(hints))
+	for _, h := range hints {
+		h.Count = min(max(h.Count, 1), maxCount)
+		h.Hops = max(h.Hops, 0)
+		i, ok := seen[subject{h.Queue, h.Kind}]
+		if !ok {
+			seen[subject{h.Queue, h.Kind}] = len(out)
+			out = append(out, h)
+			continue
+		}
+		o := &out[i]
+		o.Count = min(o.Count+h.Count, maxCount)
+		o.Hops = max(o.Hops, h.Hops)
+		o.ReadyAt = earlier(o.ReadyAt, h.ReadyAt)
+	}
+	slices.SortStableFunc(out, func(a, b Hint) int { return cmp.Compare(a.Queue, b.Queue) })
+	return out
+}
+
+// earlier is the least of two times; zero, not known, is below all, since the receiver must then look at everything.
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

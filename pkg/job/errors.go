@@ -1,0 +1,102 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Why a handler's context ended, as context.Cause tells.
+var (
+	// ErrTimeout: the attempt ran longer than its timeout.
+	ErrTimeout = errors.New("job: timeout")
+	// ErrShutdown: the process is closing; the job is released and its attempt not counted.
+	ErrShutdown = errors.New("job: worker is shutting down")
+	// ErrLeaseLost: this process' lease ended; the job may run elsewhere and this attempt's result is refused.
+	ErrLeaseLost = errors.New("job: lease lost")
+	// ErrCancelled: somebody cancelled the job.
+	ErrCancelled = errors.New("job: cancelled")
+)
+
+// CancelError ends a job as cancelled; see Cancel.
+type CancelError struct{ Err error }
+
+func (e *CancelError) Error() string { return "job: cancel: " + textOf(e.Err) }
+func (e *CancelError) Unwrap() error { return e.Err }
+
+// Cancel, returned by a handler, ends the job as cancelled: it is not wanted any more and not retried.
+func Cancel(err error) error { return &CancelError{err} }
+
+// DiscardError ends a job as discarded; see Discard.
+type DiscardError struct{ Err error }
+
+func (e *DiscardError) Error() string { return "job: discard: " + textOf(e.Err) }
+func (e *DiscardError) Unwrap() error { return e.Err }
+
+// Discard, returned by a handler, ends the job as discarded at once, whatever attempts are left.
+func Discard(err error) error { return &DiscardError{err} }
+
+// SnoozeError puts a job off; see Snooze.
+type SnoozeError struct{ Delay time.Duration }
+
+func (e *SnoozeError) Error() string { return fmt.Sprintf("job: snooze %v", e.Delay) }
+
+// Snooze, returned by a handler, puts the job off by d on the database clock. It is no failure and uses no attempt. A
+// negative d means now.
+func Snooze(d time.Duration) error { return &SnoozeError{d} }
+
+// RetryError fails an attempt with a wait of its own; see RetryIn.
+type RetryError struct {
+	Delay time.Duration
+	Err   error
+}
+
+func (e *RetryError) Error() string {
+	return fmt.Sprintf("job: retry in %v: %s", e.Delay, textOf(e.Err))
+}
+func (e *RetryError) Unwrap() error { return e.Err }
+
+// RetryIn, returned by a handler, fails the attempt with err and retries after d on the database clock instead of the
+// backoff. A d that is not positive or above 24 h × 365 is ignored with a warning: the backoff applies.
+func RetryIn(d time.Duration, err error) error { return &RetryError{d, err} }
+
+func textOf(err error) string {
+	if err == nil {
+		return "no reason given"
+	}
+	return err.Error()
+}
+
+// PanicError is the failure of an attempt whose handler panicked, or left by runtime.Goexit.
+type PanicError struct {
+	Value any    // nil for Goexit
+	Stack string // of the handler's goroutine, at most 16 KiB
+}
+
+func (e *PanicError) Error() string {
+	if e.Value == nil {
+		return "handler did not return: runtime.Goexit was called"
+	}
+	return "panic: " + valueText(e.Value)
+}
+
+// Unwrap returns the panic's value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// valueText formats v; a String or Error method that panics itself cannot hurt: fmt catches it.
+func valueText(v any) string { return fmt.Sprint(v) }
+
+// FailedError is what Await returns for a job that did not complete.
+type FailedError struct {
+	ID      ID
+	Kind    string
+	State   State  // Discarded, Cancelled or Expired
+	Message string // of the last attempt, or the reason
+}
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("job %s (%s) %s: %s", e.ID, e.Kind, e.State, e.Message)
+}

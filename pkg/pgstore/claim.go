@@ -1,0 +1,192 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/weirq/weir/pkg/job"
+)
+
+// Priorities is how many priorities a queue has.
+const Priorities = job.MaxPriority
+
+// MaxClaimBytes is the most payload that one claim returns.
+const MaxClaimBytes = 16 << 20
+
+// Position is a place in a queue's order of one priority: the next scan starts there. The zero Position is the start.
+type Position struct {
+	ReadyAt time.Time
+	ID      job.ID
+}
+
+// Compare orders positions.
+func (p Position) Compare(q Position) int {
+	if c := p.ReadyAt.Compare(q.ReadyAt); c != 0 {
+		return c
+	}
+	return slices.Compare(p.ID[:], q.ID[:])
+}
+
+// ClaimQueue is one queue of a claim.
+type ClaimQueue struct {
+	Name   string
+	Slots  int                  // jobs wanted at most; 0: none
+	Starts [Priorities]Position // of priority 1 to 9
+}
+
+// ClaimRequest says what a process can take.
+type ClaimRequest struct {
+	Session job.ID
+	Queues  []ClaimQueue // in the order in which they are served
+	Kinds   []string
+	Suspect bool // a job that was running when two processes died may be taken, one
+	Poll    bool // also return Snapshot, XID and Held
+	Total   int  // most jobs of all queues together; zero means the sum of their slots
+}
+
+func (r *ClaimRequest) total() int {
+	if r.Total > 0 {
+		return r.Total
+	}
+	sum := 0
+	for _, q := range r.Queues {
+		sum += q.Slots
+	}
+	return sum
+}
+
+// Scan says how far the scan of one queue and priority went.
+type Scan int16
+
+// What became of a scan.
+const (
+	NotScanned Scan = 0
+	Complete   Scan = 1 // all that was due from the start on was seen
+	Cut        Scan = 2 // the slots or the bytes were used up
+)
+
+// Claimed is the answer to a claim. Nothing in it may start before Claim has returned: rows reach the client before
+// the commit.
+type Claimed struct {
+	Jobs     []job.Row // sorted as in the request: queue, priority, ready_at, id; State is Running
+	Missing  []job.Row // claimed too, but without a log row: no payload
+	Now      time.Time // statement's time on the database clock: up to here the scans looked
+	Next     time.Time // when the next job of these queues is due, of any kind; zero: none, or not looked for
+	Scans    [][Priorities]Scan
+	Snapshot string // for a poll: pg_snapshot taken before the scans
+	XID      string // for a poll: the claim's own transaction
+	Held     [][Priorities]time.Time
+}
+
+const claimColumns = `id, kind, queue, priority, attempt, max_attempts, crashes, fence, ready_at, claimed_at, expires_at,
+ missing, payload, enqueued_at, scheduled_at, timeout_ms, backoff, tags, metadata, trace, parent_id,
+ db_now, next_at, scans, snap, xid, held`
+
+// Claim takes due jobs for a session. ErrSessionLost means that the session was given away. After any other error the
+// jobs may have been claimed: Held tells.
+func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	names, slots := make([]string, len(req.Queues)), make([]int32, len(req.Queues))
+	starts := make([]pgtype.Timestamptz, 0, len(req.Queues)*Priorities)
+	startIDs := make([][16]byte, 0, len(req.Queues)*Priorities)
+	for i, q := range req.Queues {
+		names[i], slots[i] = q.Name, int32(q.Slots)
+		for _, p := range q.Starts {
+			at := pgtype.Timestamptz{Time: p.ReadyAt, Valid: true}
+			if p.ReadyAt.IsZero() {
+				at = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+			}
+			starts, startIDs = append(starts, at), append(startIDs, p.ID)
+		}
+	}
+	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 10), [16]byte(req.Session), names, slots, notNil(req.Kinds),
+		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()))
+	if err != nil {
+		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
+	}
+	out, err := readClaimed(rows)
+	if err != nil {
+		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
+	}
+	sortClaimed(out.Jobs, names)
+	return out, s.addKept(ctx, &out)
+}
+
+// readClaimed reads the whole answer and the end of the statement before it returns anything.
+func readClaimed(rows pgx.Rows) (Claimed, error) {
+	defer rows.Close()
+	var out Claimed
+	for rows.Next() {
+		var r claimRow
+		if err := rows.Scan(r.targets()...); err != nil {
+			return Claimed{}, err
+		}
+		switch {
+		case !r.id.Valid:
+			r.meta(&out)
+		case r.missing.Bool:
+			out.Missing = append(out.Missing, r.job())
+		default:
+			out.Jobs = append(out.Jobs, r.job())
+		}
+	}
+	return out, rows.Err()
+}
+
+// addKept finds the log rows of jobs that outlived the log's retention.
+func (s *Store) addKept(ctx context.Context, out *Claimed) error {
+	if len(out.Missing) == 0 {
+		return nil
+	}
+	ids := make([]job.ID, len(out.Missing))
+	for i := range out.Missing {
+		ids[i] = out.Missing[i].ID
+	}
+	rows, err := s.query(ctx, s.sql["kept"], raw(ids))
+	if err != nil {
+		return fmt.Errorf("claim: read kept log rows: %w", Classify(err))
+	}
+	defer rows.Close()
+	kept := make(map[job.ID]claimRow, len(ids))
+	for rows.Next() {
+		var r claimRow
+		if err := rows.Scan(&r.id, &r.payload, &r.enqueued, &r.scheduled, &r.timeout, &r.backoff, &r.tags, &r.metadata,
+			&r.trace, &r.parent); err != nil {
+			return fmt.Errorf("claim: read kept log rows: %w", err)
+		}
+		kept[r.id.Bytes] = r
+	}
+	still := out.Missing[:0]
+	for _, row := range out.Missing {
+		if r, ok := kept[row.ID]; ok {
+			r.log(&row)
+			out.Jobs = append(out.Jobs, row)
+		} else {
+			still = append(still, row)
+		}
+	}
+	out.Missing = still
+	return rows.Err()
+}
+
+func sortClaimed(jobs []job.Row, queues []string) {
+	place := make(map[string]int, len(queues))
+	for i, q := range queues {
+		place[q] = i
+	}
+	slices.SortFunc(jobs, func(a, b job.Row) int {
+		return cmp.Or(
+			cmp.Compare(place[a.Queue], place[b.Queue]),
+			cmp.Compare(a.Priority, b.Priority),
+			a.ReadyAt.Compare(b.ReadyAt),
+			slices.Compare(a.ID[:], b.ID[:]),
+		)
+	})
+}

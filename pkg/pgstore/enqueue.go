@@ -1,0 +1,179 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/weirq/weir/pkg/job"
+)
+
+// NewJob is a job to insert. All fields but ID, Kind, Queue, Payload, Priority and MaxAttempts may be zero: not said.
+type NewJob struct {
+	ID          job.ID
+	Kind        string
+	Queue       string
+	Payload     []byte // JSON, checked
+	Priority    int
+	MaxAttempts int
+	Delay       time.Duration
+	ScheduledAt time.Time
+	ExpiresIn   time.Duration
+	Timeout     time.Duration // job.NoTimeout: none
+	Backoff     string
+	Tags        []string
+	Metadata    map[string]string
+	Trace       string
+	Parent      job.ID
+}
+
+// Enqueued is what a batch came to.
+type Enqueued struct {
+	Now        time.Time // of the database
+	Inserted   int
+	LeastReady time.Time       // when the first of the inserted is due; zero if none was inserted
+	Duplicates map[job.ID]bool // ids that were in the log before
+}
+
+// Enqueue inserts jobs in one statement; the order of equal priorities is that of the slice. Jobs must come sorted by
+// id. An id that is in the log already changes nothing. ErrClockAhead means that nothing was stored and ids must be
+// made anew.
+func (s *Store) Enqueue(ctx context.Context, jobs []NewJob) (Enqueued, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	var (
+		out   Enqueued
+		least *time.Time
+		dups  [][16]byte
+	)
+	a := arraysOf(jobs)
+	row := s.row(ctx, s.enqueueText(), a.ids, a.kinds, a.queues, a.payloads, a.priorities, a.maxAttempts, a.delays,
+		a.scheduled, a.expires, a.timeouts, a.backoffs, a.tags, a.metadata, a.traces, a.parents)
+	if err := row.Scan(&out.Now, &out.Inserted, &least, &dups); err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %d jobs: %w", len(jobs), Classify(err))
+	}
+	if least != nil {
+		out.LeastReady = *least
+	}
+	if out.Inserted < len(jobs) {
+		out.Duplicates = make(map[job.ID]bool, len(dups))
+		for _, id := range dups {
+			out.Duplicates[id] = true
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) enqueueText() string {
+	return s.call("enqueue_v1", "db_now, inserted, least_ready, duplicates", 15)
+}
+
+// arrays holds a batch in columns. A column that no job needs stays nil and is sent as NULL.
+type arrays struct {
+	ids         [][16]byte
+	kinds       []string
+	queues      []string
+	payloads    []string
+	priorities  []int16
+	maxAttempts []int32
+	delays      []*int64
+	scheduled   []*time.Time
+	expires     []*int64
+	timeouts    []*int64
+	backoffs    []*string
+	tags        []*string
+	metadata    []*string
+	traces      []*string
+	parents     []*[16]byte
+}
+
+func arraysOf(jobs []NewJob) *arrays {
+	n := len(jobs)
+	a := &arrays{
+		ids: make([][16]byte, n), kinds: make([]string, n), queues: make([]string, n), payloads: make([]string, n),
+		priorities: make([]int16, n), maxAttempts: make([]int32, n),
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		a.ids[i], a.kinds[i], a.queues[i], a.payloads[i] = j.ID, j.Kind, j.Queue, string(j.Payload)
+		a.priorities[i], a.maxAttempts[i] = int16(j.Priority), int32(j.MaxAttempts)
+		put(&a.delays, n, i, millis(j.Delay))
+		put(&a.scheduled, n, i, instant(j.ScheduledAt))
+		put(&a.expires, n, i, millis(j.ExpiresIn))
+		put(&a.timeouts, n, i, timeoutMillis(j.Timeout))
+		put(&a.backoffs, n, i, text(j.Backoff))
+		put(&a.tags, n, i, tagsText(j.Tags))
+		put(&a.metadata, n, i, metadataText(j.Metadata))
+		put(&a.traces, n, i, text(j.Trace))
+		if !j.Parent.IsZero() {
+			put(&a.parents, n, i, (*[16]byte)(&j.Parent))
+		}
+	}
+	return a
+}
+
+// put sets column[i] to v, and makes the column when its first value comes.
+func put[T any](column *[]*T, n, i int, v *T) {
+	if v == nil {
+		return
+	}
+	if *column == nil {
+		*column = make([]*T, n)
+	}
+	(*column)[i] = v
+}
+
+// millis rounds up: a delay is never cut short.
+func millis(d time.Duration) *int64 {
+	if d == 0 {
+		return nil
+	}
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return &ms
+}
+
+func timeoutMillis(d time.Duration) *int64 {
+	if d == job.NoTimeout {
+		none := int64(-1)
+		return &none
+	}
+	return millis(d)
+}
+
+// instant cuts what lies before any job could have been due: it means "now", and Postgres cannot hold all of it.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	if first := time.Unix(0, 0); t.Before(first) {
+		t = first
+	}
+	return &t
+}
+
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func tagsText(tags []string) *string {
+	if len(tags) == 0 {
+		return nil
+	}
+	b, _ := json.Marshal(tags) // strings always encode
+	return text(string(b))
+}
+
+func metadataText(m map[string]string) *string {
+	if len(m) == 0 {
+		return nil
+	}
+	b, _ := json.Marshal(m)
+	return text(string(b))
+}

@@ -1,0 +1,27 @@
+-- finish: jobs that completed. $1 session; $2 ids, sorted, $3 their fences and $4 results (NULL: none has one), in step.
+-- finishFence: only the current claim of this session deletes its live row; a stale one changes nothing at all.
+-- Locks the live rows in the order of ids. Returns the ids that were finished; an id that is missing was fenced off.
+CREATE FUNCTION weir.finish_v1(p_session uuid, p_ids uuid[], p_fences int[], p_results text[]) RETURNS SETOF uuid
+LANGUAGE plpgsql VOLATILE ROWS 100
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY
+  WITH gone AS (
+    DELETE FROM weir.live AS l
+    USING unnest(p_ids, p_fences, p_results) AS i (id, fence, result)
+    WHERE l.id = i.id AND l.fence = i.fence AND l.session = p_session AND l.state = 1
+    RETURNING l.id, l.kind, l.queue, l.fence, l.attempt, l.claimed_at, i.result
+  ), written AS (
+    INSERT INTO weir.outcomes (finished_at, claimed_at, fence, attempt, id, session, kind, queue, result)
+    SELECT clock_timestamp(), g.claimed_at, g.fence, g.attempt, g.id, p_session, g.kind, g.queue, g.result::json
+    FROM gone AS g
+  )
+  SELECT g.id FROM gone AS g;
+END
+$$;

@@ -1,0 +1,13 @@
+-- finish_tx: complete one job in the caller's own transaction, so that its effects and its end are one commit.
+-- $1 session, $2 id, $3 fence, $4 result. Fenced as finish: no row means that the claim has ended, and the caller must
+-- roll back. Should this connection hang half open, the server ends the transaction after a minute: its row lock
+-- would keep the job from everyone.
+WITH bound AS (SELECT set_config('idle_in_transaction_session_timeout', '60s', true)), gone AS (
+  DELETE FROM weir.live AS l USING bound
+  WHERE l.id = $2 AND l.fence = $3 AND l.session = $1 AND l.state = 1
+  RETURNING l.id, l.kind, l.queue, l.fence, l.attempt, l.claimed_at
+)
+INSERT INTO weir.outcomes (finished_at, claimed_at, fence, attempt, id, session, kind, queue, result)
+SELECT clock_timestamp(), g.claimed_at, g.fence, g.attempt, g.id, $1, g.kind, g.queue, $4::text::json
+FROM gone AS g
+RETURNING id

@@ -1,0 +1,5 @@
+-- id_floor: the least id of an instant; the bounds of the partitions of jobs.
+CREATE FUNCTION weir.id_floor(at timestamptz) RETURNS uuid
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+  SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
+$$;
