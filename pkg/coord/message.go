@@ -33,13 +33,16 @@ var errMessage = errors.New("coord: not a message")
 //
 //	h3 0 g4xk2y1abc 4 12 mailmail.welcome
 //
-// is type and count, hops, ready_at (microseconds, base 36, nothing for the zero time), lengths of queue and kind in
-// bytes, queue, kind. Lengths, not separators, part the names, so that these may hold any byte; what follows them is
+// is type and count, hops, ready_at (microseconds, base 36, nothing for the zero time; a ~ before it: early), lengths of
+// queue and kind in bytes, queue, kind. Lengths, not separators, part the names, so that these may hold any byte; what follows them is
 // ignored. A kind that does not fit is left out, which reads as "any": the receiver asks the database anyway.
 func hintBody(h Hint) string {
 	ready := ""
 	if !h.ReadyAt.IsZero() {
 		ready = strconv.FormatInt(h.ReadyAt.UnixMicro(), 36)
+	}
+	if h.Early {
+		ready = "~" + ready
 	}
 	body := func(kind string) string {
 		return fmt.Sprintf(" %d %s %d %d %s%s", h.Hops, ready, len(h.Queue), len(kind), h.Queue, kind)
@@ -64,9 +67,11 @@ func parseHint(message string) (Hint, error) {
 	var errCount, errHops, errReady error
 	h.Count, errCount = number(fields[0])
 	h.Hops, errHops = number(fields[1])
-	if fields[2] != "" {
+	ready, early := strings.CutPrefix(fields[2], "~")
+	h.Early = early
+	if ready != "" {
 		var micros int64
-		micros, errReady = strconv.ParseInt(fields[2], 36, 64)
+		micros, errReady = strconv.ParseInt(ready, 36, 64)
 		h.ReadyAt = time.UnixMicro(micros).UTC()
 	}
 	if errCount != nil || errHops != nil || errReady != nil {

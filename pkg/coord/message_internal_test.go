@@ -10,15 +10,15 @@ import (
 )
 
 func FuzzHint(f *testing.F) {
-	f.Add("mail", "mail.welcome", 3, 0, int64(1_790_000_000_123_456))
-	f.Add("", "", 0, 16, int64(0))
-	f.Add("{a}:\n 3", "\xff\x00", 1_000_000_000, 1, int64(-1))
-	f.Add(strings.Repeat("q", 128), strings.Repeat("k", 128), 1, 2, int64(1)<<62)
-	f.Fuzz(func(t *testing.T, queue, kind string, count, hops int, micros int64) {
+	f.Add("mail", "mail.welcome", 3, 0, int64(1_790_000_000_123_456), false)
+	f.Add("", "", 0, 16, int64(0), true)
+	f.Add("{a}:\n 3", "\xff\x00", 1_000_000_000, 1, int64(-1), true)
+	f.Add(strings.Repeat("q", 128), strings.Repeat("k", 128), 1, 2, int64(1)<<62, false)
+	f.Fuzz(func(t *testing.T, queue, kind string, count, hops int, micros int64, early bool) {
 		if len(queue) > maxName || count < 0 || count > maxCount || hops < 0 || hops > maxCount {
 			t.Skip()
 		}
-		want := Hint{Queue: queue, Kind: kind, Count: count, Hops: hops, ReadyAt: time.UnixMicro(micros).UTC()}
+		want := Hint{Queue: queue, Kind: kind, Count: count, Hops: hops, ReadyAt: time.UnixMicro(micros).UTC(), Early: early}
 		message := "h" + strconv.Itoa(count) + hintBody(want)
 		if len(message) > maxMessage {
 			t.Fatalf("message of %d bytes: %q", len(message), message)
@@ -59,9 +59,11 @@ func FuzzParse(f *testing.F) {
 
 func TestTheZeroTimeStaysZero(t *testing.T) {
 	t.Parallel()
-	got, err := parseHint("h1" + hintBody(Hint{Queue: "q"}))
-	if err != nil || !got.ReadyAt.IsZero() {
-		t.Errorf("ready at: got %v, %v, want the zero time", got.ReadyAt, err)
+	for _, early := range []bool{false, true} {
+		got, err := parseHint("h1" + hintBody(Hint{Queue: "q", Early: early}))
+		if err != nil || !got.ReadyAt.IsZero() || got.Early != early {
+			t.Errorf("got %+v, %v, want the zero time and early %v", got, err, early)
+		}
 	}
 }
 
@@ -77,6 +79,9 @@ func TestOfMergedHintsTheLeastTimeCounts(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("hint %d: got %+v, want %+v", i, got[i], want[i])
 		}
+	}
+	if got := merge([]Hint{{Queue: "a"}, {Queue: "a", Early: true}}); len(got) != 1 || !got[0].Early {
+		t.Errorf("one of two hints is early: got %+v, want one early hint", got)
 	}
 	unknown := merge([]Hint{{Queue: "a", ReadyAt: early}, {Queue: "a"}})
 	if !unknown[0].ReadyAt.IsZero() {

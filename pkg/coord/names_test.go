@@ -127,7 +127,7 @@ func TestEveryKeyExpires(t *testing.T) {
 
 func TestNamesThatAreTooLongAreRefused(t *testing.T) {
 	t.Parallel()
-	b := coord.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), coord.Config{})
+	b := coord.New(dial(t, "127.0.0.1:1"), coord.Config{})
 	long := strings.Repeat("x", 129)
 	for name, err := range map[string]error{
 		"wake":               b.Wake(t.Context(), coord.Hint{Queue: long}),
@@ -169,6 +169,7 @@ func TestABusWithoutRedisDoesNothing(t *testing.T) {
 func TestTheCallersClientKeepsItsOptions(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: 3000, ReadTimeout: 7 * time.Second})
+	defer rdb.Close()
 	coord.New(rdb, coord.Config{})
 	if o := rdb.Options(); o.MaxRetries != 3000 || o.ReadTimeout != 7*time.Second || o.ContextTimeoutEnabled {
 		t.Errorf("options after New: retries %d, read timeout %v, context timeouts %v", o.MaxRetries, o.ReadTimeout, o.ContextTimeoutEnabled)

@@ -43,36 +43,51 @@ func TestADeadRedisCostsMicroseconds(t *testing.T) {
 func TestALongSilenceHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	target := real(t).Options().Addr
-	hop := newProxy(t, target)
-	for name, rdb := range map[string]redis.UniversalClient{
-		"tuned":    redis.NewClient(&redis.Options{Addr: hop.addr(), MaxRetries: 3000}),
-		"as it is": opaque{redis.NewClient(&redis.Options{Addr: hop.addr(), MaxRetries: 3000})},
+	for name, c := range map[string]struct {
+		wrap func(*redis.Client) redis.UniversalClient
+		back time.Duration
+	}{
+		// The longest wait of the breaker.
+		"a client that is tuned": {func(c *redis.Client) redis.UniversalClient { return c }, 6 * time.Second},
+		// Its connections wait for 3s of their own, so that one more probe may fail.
+		"a client that cannot be tuned": {func(c *redis.Client) redis.UniversalClient { return opaque{c} }, 15 * time.Second},
 	} {
-		t.Cleanup(func() { _ = rdb.Close() })
-		b := coord.New(rdb, coord.Config{Namespace: newNamespace()})
-		_ = b.Wake(t.Context(), coord.Hint{Queue: "q"})
-		before := runtime.NumGoroutine()
-		hop.set(target, true)
-		var callers sync.WaitGroup
-		for range 50 {
-			callers.Go(func() {
-				for range 40 {
-					began := time.Now()
-					err := b.Wake(context.Background(), coord.Hint{Queue: "q"})
-					if took := time.Since(began); took > time.Second || err == nil {
-						t.Errorf("%s: a command took %v: %v", name, took, err)
-					}
-				}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hop := newProxy(t, target)
+			rdb := redis.NewClient(&redis.Options{Addr: hop.addr(), MaxRetries: 3000})
+			t.Cleanup(func() { _ = rdb.Close() })
+			b := coord.New(c.wrap(rdb), coord.Config{Namespace: newNamespace()})
+			must(t, b.Wake(t.Context(), coord.Hint{Queue: "q"}))
+			hop.set(target, true)
+			sendToSilence(t, b)
+			hop.set(target, false)
+			eventually(t, c.back, "commands get through again", func() bool {
+				return b.Wake(t.Context(), coord.Hint{Queue: "q"}) == nil
 			})
-		}
-		callers.Wait()
-		if n := runtime.NumGoroutine() - before; n > 400 {
-			t.Errorf("%s: %d goroutines more than before", name, n)
-		}
-		hop.set(target, false)
-		eventually(t, 5*time.Second, name+": commands get through again", func() bool {
-			return b.Wake(t.Context(), coord.Hint{Queue: "q"}) == nil
 		})
+	}
+}
+
+// sendToSilence sends from 50 callers and checks that none waits for long and that goroutines stay bounded.
+func sendToSilence(t *testing.T, b *coord.Bus) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	var callers sync.WaitGroup
+	for range 50 {
+		callers.Go(func() {
+			for range 40 {
+				began := time.Now()
+				err := b.Wake(context.Background(), coord.Hint{Queue: "q"})
+				if took := time.Since(began); took > time.Second || err == nil {
+					t.Errorf("a command took %v: %v", took, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if n := runtime.NumGoroutine() - before; n > 500 { // other tests run at the same time
+		t.Errorf("%d goroutines more than before", n)
 	}
 }
 
@@ -95,21 +110,57 @@ func TestACallerThatLeavesGetsItsOwnErrorAndDoesNotOpenTheBreaker(t *testing.T) 
 	}
 }
 
+func TestACommandGoesOnWhenItsCallerLeaves(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, rdb *redis.Client) {
+		ns := newNamespace()
+		all := listenToAll(t, rdb, ns)
+		client := &leavingClient{UniversalClient: rdb}
+		b := coord.New(client, patient(ns))
+		for range 5 {
+			ctx, cancel := context.WithCancel(t.Context())
+			client.leave = func() {}
+			must(t, b.Register(t.Context(), "w", coord.Idle{Queue: "q", Free: 1}))
+			client.leave = cancel
+			sent := b.Stats().HintsSent
+			if err := b.Wake(ctx, coord.Hint{Queue: "q"}); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("error: got %v, want context.Canceled", err)
+			}
+			eventually(t, 5*time.Second, "the hint is sent all the same", func() bool { return b.Stats().HintsSent == sent+1 })
+		}
+		if got := len(all.take(t)); got != 5 || !b.Healthy() || b.Stats().Failures != 0 {
+			t.Errorf("messages: got %d, want 5; healthy %v; %d failures", got, b.Healthy(), b.Stats().Failures)
+		}
+	})
+}
+
+// leavingClient has the caller leave while its command is under way.
+type leavingClient struct {
+	redis.UniversalClient
+	leave func()
+}
+
+func (c *leavingClient) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	c.leave()
+	return c.UniversalClient.EvalSha(ctx, sha, keys, args...)
+}
+
 // A caller's short deadline is no fault of Redis; the silence behind it is.
 func TestSilenceIsNoticedBehindCallersWithShortDeadlines(t *testing.T) {
 	t.Parallel()
-	s := private(t)
-	b := coord.New(dial(t, s.addr), coord.Config{})
+	target := real(t).Options().Addr
+	hop := newProxy(t, target)
+	b := coord.New(dial(t, hop.addr()), coord.Config{Namespace: newNamespace()})
 	must(t, b.Wake(t.Context(), coord.Hint{Queue: "q"}))
-	s.pause(t)
+	hop.set(target, true)
 	eventually(t, 5*time.Second, "the breaker opens", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_ = b.Wake(ctx, coord.Hint{Queue: "q"})
 		return !b.Healthy()
 	})
-	s.resume(t)
-	eventually(t, 5*time.Second, "commands get through again", func() bool {
+	hop.set(target, false)
+	eventually(t, 6*time.Second, "commands get through again", func() bool {
 		return b.Wake(t.Context(), coord.Hint{Queue: "q"}) == nil
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -240,15 +239,4 @@ func (p *proxy) copy(to, from net.Conn) {
 			return
 		}
 	}
-}
-
-// pause stops a server as a SIGSTOP does: connections stand, nothing is answered.
-func (s *server) pause(t testing.TB) {
-	t.Helper()
-	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
-}
-
-func (s *server) resume(t testing.TB) {
-	t.Helper()
-	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
 }

@@ -31,6 +31,9 @@ type Hint struct {
 	// ReadyAt is the least ready_at of the announced jobs, on the database clock, to the microsecond. Zero: not known.
 	ReadyAt time.Time
 
+	// Early says that the jobs' transaction may not have committed yet: who finds nothing looks again a few times.
+	Early bool
+
 	// Hops is how often the hint was passed on.
 	Hops int
 
@@ -156,6 +159,7 @@ func merge(hints []Hint) []Hint {
 		o.Count = min(o.Count+h.Count, maxCount)
 		o.Hops = max(o.Hops, h.Hops)
 		o.ReadyAt = earlier(o.ReadyAt, h.ReadyAt)
+		o.Early = o.Early || h.Early
 	}
 	slices.SortStableFunc(out, func(a, b Hint) int { return cmp.Compare(a.Queue, b.Queue) })
 	return out

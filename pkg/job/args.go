@@ -2,6 +2,7 @@ package job
 
 import (
 	"encoding/json"
+	"reflect"
 	"strconv"
 	"unicode/utf8"
 )
@@ -42,19 +43,31 @@ type Spec struct {
 
 // Encode returns the payload of args and its kind. The error is a *FieldError of "args", "kind" or "payload".
 func Encode(args Args) (kind string, payload []byte, err error) {
-	if args == nil {
+	if isNil(args) {
 		return "", nil, &FieldError{Field: "args", Got: "nil", Limit: "a value with a Kind method"}
 	}
 	kind = args.Kind()
 	if err := ValidateKind(kind); err != nil {
 		return "", nil, err
 	}
-	if raw, ok := args.(Raw); ok {
-		payload, _ = raw.MarshalJSON() // Marshal would compact it: the bytes would not be the caller's
-	} else if payload, err = json.Marshal(args); err != nil {
+	switch raw := args.(type) { // Marshal would compact a Raw: the bytes would not be the caller's
+	case Raw:
+		payload, err = raw.MarshalJSON()
+	case *Raw:
+		payload, err = raw.MarshalJSON()
+	default:
+		payload, err = json.Marshal(args)
+	}
+	if err != nil {
 		return "", nil, &FieldError{Field: "args", Got: "not encodable: " + SanitizeText(err.Error(), 256), Limit: "a value that encodes to JSON"}
 	}
 	return kind, payload, ValidatePayload(payload)
+}
+
+// isNil reports whether args is nil or a nil pointer, whose Kind method may panic.
+func isNil(args Args) bool {
+	v := reflect.ValueOf(args)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // ValidatePayload reports a *FieldError unless payload is one JSON text of at most 1 MiB of UTF-8, nested at most 500

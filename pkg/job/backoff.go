@@ -17,38 +17,42 @@ type Backoff struct {
 	base, cap time.Duration
 }
 
-// Polynomial waits attempt⁴ seconds: 1 s, 16 s, 81 s, 4 min, … up to 24 h. It is the default. (The formula is
-// Sidekiq's without its constant; 25 attempts take about three weeks uncut, about ten days with the cap.)
+// Polynomial waits attempt⁴ seconds: 1 s, 16 s, 81 s, 4 min, … up to 24 h, which it reaches after attempt 18. It is
+// the default. (The formula is Sidekiq's without its constant. The 24 waits between 25 attempts add up to 10.8 days;
+// without the cap they would to 20.4.)
 func Polynomial() Backoff { return Backoff{shape: "poly", base: time.Second, cap: MaxBackoff} }
 
-// Exponential waits base, 2·base, 4·base, … at most limit.
+// Exponential waits base, 2·base, 4·base, … at most limit. Both are 1 ms to 24 h, base not above limit.
 func Exponential(base, limit time.Duration) Backoff {
 	return Backoff{shape: "exp", base: base, cap: limit}
 }
 
-// Fixed waits d after every failure.
+// Fixed waits d after every failure, 1 ms to 24 h.
 func Fixed(d time.Duration) Backoff { return Backoff{shape: "fixed", base: d, cap: d} }
 
 // Delay returns the wait before the next attempt after attempt (from 1) has failed: the policy's, ± 10 % by random in
-// [0, 1), never below 1 ms nor above 24 h. It is safe for every input: an attempt below 1 counts as 1.
+// [0, 1), never below 1 ms, above 24 h or above Exponential's limit. It is safe for every input: an attempt below 1
+// counts as 1.
 func (b Backoff) Delay(attempt int, random float64) time.Duration {
 	if b.shape == "" {
 		b = Polynomial()
 	}
-	n := float64(max(attempt, 1))
+	n, limit := float64(max(attempt, 1)), MaxBackoff
 	seconds := b.base.Seconds() // in floating point: a huge attempt gives +Inf, which the cap cuts, never a negative number
 	switch b.shape {
 	case "poly":
 		seconds *= n * n * n * n
 	case "exp":
 		seconds *= math.Pow(2, n-1)
+		limit = min(limit, b.cap)
 	}
 	seconds = min(seconds, min(b.cap, MaxBackoff).Seconds())
-	seconds *= 0.9 + 0.2*random
+	// Cut before the conversion: what a float beyond int64 converts to depends on the machine.
+	seconds = min(seconds*(0.9+0.2*random), limit.Seconds())
 	if !(seconds > 0.001) { // also catches NaN
 		return time.Millisecond
 	}
-	return min(time.Duration(seconds*float64(time.Second)), MaxBackoff)
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // IsZero reports whether nothing was chosen.
@@ -71,7 +75,10 @@ func ParseBackoff(s string) (Backoff, error) {
 	if !ok || len(s) > 64 {
 		return Backoff{}, &FieldError{Field: "Backoff", Got: quoteShort(s), Limit: `"poly", "exp BASE CAP" or "fixed WAIT"`}
 	}
-	return b, b.validate()
+	if err := b.validate(); err != nil {
+		return Backoff{}, err
+	}
+	return b, nil
 }
 
 func parseBackoff(words []string) (Backoff, bool) {

@@ -42,7 +42,7 @@ type SnoozeError struct{ Delay time.Duration }
 func (e *SnoozeError) Error() string { return fmt.Sprintf("job: snooze %v", e.Delay) }
 
 // Snooze, returned by a handler, puts the job off by d on the database clock. It is no failure and uses no attempt. A
-// negative d means now.
+// negative d means now, one above 24 h × 365 means that.
 func Snooze(d time.Duration) error { return &SnoozeError{d} }
 
 // RetryError fails an attempt with a wait of its own; see RetryIn.
@@ -64,7 +64,7 @@ func textOf(err error) string {
 	if err == nil {
 		return "no reason given"
 	}
-	return err.Error()
+	return valueText(err)
 }
 
 // PanicError is the failure of an attempt whose handler panicked, or left by runtime.Goexit.
@@ -86,8 +86,16 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// valueText formats v; a String or Error method that panics itself cannot hurt: fmt catches it.
-func valueText(v any) string { return fmt.Sprint(v) }
+// valueText formats v. fmt catches a String or Error method that panics, such as that of a nil pointer in an error, but
+// not one that panics with a value that panics again: a handler's value must not take the worker down.
+func valueText(v any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T, whose text panics", v)
+		}
+	}()
+	return fmt.Sprint(v)
+}
 
 // FailedError is what Await returns for a job that did not complete.
 type FailedError struct {

@@ -173,8 +173,8 @@ func (g *IDs) stepLocked() bool {
 	return true
 }
 
-// readLocked fills b. crypto/rand does not fail; a test's reader that fails leaves the old bits, and the counter
-// still makes the id unique within the process.
+// readLocked fills b. crypto/rand does not fail; where a test's reader does, bits of b stay zero, and the step of at
+// least 1 still makes the id unique within the process.
 func (g *IDs) readLocked(b []byte) {
 	if g.rand == nil {
 		_, _ = rand.Read(b)

@@ -8,23 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// The limits and defaults of a job. Each is checked before any SQL, and again by a CHECK in the schema, since SQL is
-// a producer too.
+// The limits and defaults of a job. Each limit is checked before any SQL; CHECKs in the schema repeat what SQL, which is
+// a producer too, could get past.
 const (
 	DefaultQueue       = "default"
 	DefaultPriority    = 5
 	DefaultMaxAttempts = 25
 	DefaultTimeout     = time.Hour
 
-	MaxPriority     = 9       // the last served; 1 is the first
-	MaxMaxAttempts  = 10_000  // attempts
-	MaxNameBytes    = 128     // kind, queue, tag, metadata name
-	MaxPayloadBytes = 1 << 20 // 1 MiB of JSON
-	MaxPayloadDepth = 500     // nested arrays and objects; Postgres' parser has a stack
-	MaxResultBytes  = 64 << 10
-	MaxErrorBytes   = 16 << 10
-	MaxStackBytes   = 16 << 10
-	MaxBatch        = 10_000 // jobs a call
+	MaxPriority     = 9        // the last served; 1 is the first
+	MaxMaxAttempts  = 10_000   // the most that MaxAttempts may say
+	MaxNameBytes    = 128      // kind, queue, tag, metadata name
+	MaxPayloadBytes = 1 << 20  // 1 MiB of JSON
+	MaxPayloadDepth = 500      // nested arrays and objects; Postgres' parser has a stack
+	MaxResultBytes  = 64 << 10 // 64 KiB of JSON
+	MaxErrorBytes   = 16 << 10 // 16 KiB of an attempt's error; what is longer is cut
+	MaxStackBytes   = 16 << 10 // 16 KiB of a panic's stack; what is longer is cut
+	MaxBatch        = 10_000   // jobs a call
 	MaxTags         = 32
 	MaxMetadata     = 32   // entries
 	MaxValueBytes   = 1024 // a metadata value
@@ -32,7 +32,7 @@ const (
 
 // FieldError reports a value that Weir refuses, before anything was sent.
 type FieldError struct {
-	Field string // as in Options, or "args", "payload", "kind", "id"
+	Field string // as in Options, or "args", "payload", "kind", "queue", "id"
 	Got   string // what was given, shortened; never a payload's content
 	Limit string // what would be accepted
 	Index int    // position in EnqueueMany's slice; 0 for a single job

@@ -24,19 +24,22 @@ type Options struct {
 	Priority int
 	// Delay is how long from now, on the database clock, the job waits. Zero means none.
 	Delay time.Duration
-	// ScheduledAt is when the job is due, taken as given; an instant that is past means now. Zero means now. Not
-	// together with Delay.
+	// ScheduledAt is when the job is due, taken as given; an instant that is past means now. Zero means now. At most
+	// 9999-12-31 UTC. Not together with Delay.
 	ScheduledAt time.Time
 	// ExpiresIn is how long after it is due an unstarted job is still worth running, on the database clock. After
 	// that it ends as expired. Zero means for ever.
 	ExpiresIn time.Duration
-	// MaxAttempts is how many attempts may fail before the job is discarded. Zero means 25.
+	// MaxAttempts is how many attempts may fail before the job is discarded, at most 10,000. Zero means 25.
 	MaxAttempts int
-	// Timeout is how long one attempt may run, from the handler's start. Zero means the handler's, else 1 h.
+	// Timeout is how long one attempt may run, from the handler's start: 1 ms or more, or NoTimeout. Zero means the
+	// handler's, else 1 h.
 	Timeout time.Duration
 	// Backoff is the wait after a failed attempt. Zero means the handler's, else attempt⁴ s ± 10 %, at most 24 h.
 	Backoff Backoff
-	// Tags and Metadata are carried along and can be searched. At most 32 of each.
+	// Tags and Metadata are carried along and can be searched. At most 32 of each, without control characters; tags
+	// and names are of 1 to 128 bytes, values of at most 1024. Where several Options apply, the last that is not nil
+	// counts whole.
 	Tags     []string
 	Metadata map[string]string
 }
@@ -73,7 +76,7 @@ func set[T comparable](dst *T, v T) {
 // Backoff stay zero when nobody said them: the worker fills them from its handler.
 func (o Options) Complete() (Options, error) {
 	o = Options{Queue: DefaultQueue, Priority: DefaultPriority, MaxAttempts: DefaultMaxAttempts}.Merge(o)
-	if err := ValidateQueue(o.Queue); err != nil {
+	if err := validateName("Queue", o.Queue); err != nil {
 		return o, err
 	}
 	if err := o.checkNumbers(); err != nil {
@@ -98,6 +101,9 @@ func (o Options) checkNumbers() error {
 	return nil
 }
 
+// lastInstant is the last that JSON (RFC 3339) can show in every time zone: a row with a later one could not be listed.
+var lastInstant = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
 func (o Options) checkTimes() error {
 	if o.Delay < 0 {
 		return &FieldError{Field: "Delay", Got: o.Delay.String(), Limit: "0 or more"}
@@ -105,11 +111,14 @@ func (o Options) checkTimes() error {
 	if o.Delay != 0 && !o.ScheduledAt.IsZero() {
 		return &FieldError{Field: "Delay", Got: "given together with ScheduledAt", Limit: "one of the two"}
 	}
-	if o.ScheduledAt.Year() > 9999 {
-		return &FieldError{Field: "ScheduledAt", Got: "year " + strconv.Itoa(o.ScheduledAt.Year()), Limit: "up to year 9999"}
+	if o.ScheduledAt.After(lastInstant) {
+		return &FieldError{Field: "ScheduledAt", Got: o.ScheduledAt.UTC().Format(time.RFC3339), Limit: "up to 9999-12-31 UTC"}
 	}
 	if o.ExpiresIn < 0 {
 		return &FieldError{Field: "ExpiresIn", Got: o.ExpiresIn.String(), Limit: "0 or more"}
+	}
+	if !o.ScheduledAt.IsZero() && o.ScheduledAt.Add(o.ExpiresIn).After(lastInstant) {
+		return &FieldError{Field: "ExpiresIn", Got: o.ExpiresIn.String(), Limit: "an end up to 9999-12-31 UTC"}
 	}
 	if o.Timeout != NoTimeout && (o.Timeout < 0 || o.Timeout > 0 && o.Timeout < time.Millisecond) {
 		return &FieldError{Field: "Timeout", Got: o.Timeout.String(), Limit: "1ms or more, or NoTimeout"}
@@ -140,9 +149,10 @@ func (o Options) checkLabels() error {
 	return nil
 }
 
-// OptionsOf returns the defaults that the args type declares, or the zero Options.
+// OptionsOf returns the defaults that the args type declares, or the zero Options; also for nil args, which Encode
+// refuses.
 func OptionsOf(args Args) Options {
-	if a, ok := args.(WithOptions); ok {
+	if a, ok := args.(WithOptions); ok && !isNil(args) {
 		return a.Options()
 	}
 	return Options{}

@@ -109,3 +109,14 @@ func (s *Store) Note(ctx context.Context, who, verb, target string, rows int) er
 	}
 	return nil
 }
+
+// MakeDue makes the delayed and retrying jobs of queues and kinds due now and returns how many there were.
+func (s *Store) MakeDue(ctx context.Context, queues, kinds []string) (int, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	tag, err := s.exec(ctx, s.sql["make_due"], notNil(queues), notNil(kinds))
+	if err != nil {
+		return 0, fmt.Errorf("make jobs due: %w", Classify(err))
+	}
+	return int(tag.RowsAffected()), nil
+}

@@ -190,3 +190,13 @@ func sortClaimed(jobs []job.Row, queues []string) {
 		)
 	})
 }
+
+// Snapshot returns the transactions that run now, as a pg_snapshot's text.
+func (s *Store) Snapshot(ctx context.Context) (text string, err error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	if err = s.row(ctx, s.sql["snapshot"]).Scan(&text); err != nil {
+		return "", fmt.Errorf("read snapshot: %w", Classify(err))
+	}
+	return text, nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weirq/weir/pkg/job"
@@ -166,14 +167,21 @@ func tagsText(tags []string) *string {
 	if len(tags) == 0 {
 		return nil
 	}
-	b, _ := json.Marshal(tags) // strings always encode
-	return text(string(b))
+	return jsonText(tags)
 }
 
 func metadataText(m map[string]string) *string {
 	if len(m) == 0 {
 		return nil
 	}
-	b, _ := json.Marshal(m)
-	return text(string(b))
+	return jsonText(m)
+}
+
+// jsonText encodes strings as they are: Marshal would write < > & as six bytes each.
+func jsonText(v any) *string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // strings always encode
+	return text(strings.TrimSpace(b.String()))
 }

@@ -1,7 +1,7 @@
 -- bury: jobs that end otherwise than completed, whoever ends them. $1 the session that holds them, NULL for jobs that
 -- are not running; $2 ids, sorted, $3 fences, $4 states (as in dead.state), $5 how long each ran in ms (NULL: no
 -- attempt ended), $6 what happened to that attempt, $7 errors, $8 stacks, $9 1 where the attempt is given back.
--- Fenced as finish. The log row is copied, so that dead stands alone. Returns the ids buried.
+-- Fenced and planned as finish. The log row is copied, so that dead stands alone. Returns the ids buried.
 CREATE FUNCTION weir.bury_v1(
   p_session uuid, p_ids uuid[], p_fences int[], p_states smallint[], p_ran_ms bigint[], p_outcomes text[],
   p_errors text[], p_stacks text[], p_back int[]
@@ -20,8 +20,7 @@ BEGIN
     DELETE FROM weir.live AS l
     USING unnest(p_ids, p_fences, p_states, p_ran_ms, p_outcomes, p_errors, p_stacks, p_back)
       AS i (id, fence, final, ran_ms, outcome, error, stack, back)
-    WHERE l.id = i.id AND l.fence = i.fence AND l.session IS NOT DISTINCT FROM p_session
-      AND (l.state = 1) = (p_session IS NOT NULL)
+    WHERE l.id = ANY (ARRAY[i.id]) AND l.fence = i.fence AND l.session IS NOT DISTINCT FROM p_session
     RETURNING l.id, l.kind, l.queue, l.priority, l.mode, l.fence, l.attempt - coalesce(i.back, 0) AS attempt,
       l.attempt AS tried, l.max_attempts, l.crashes, l.claimed_at, l.ready_at, l.expires_at, l.keys,
       i.final, i.ran_ms, i.outcome, i.error, i.stack

@@ -111,7 +111,7 @@ BEGIN
       t.claimed_at, t.expires_at, j.id IS NULL, j.payload,
       j.enqueued_at, j.scheduled_at, j.timeout_ms, j.backoff, j.tags, j.metadata, j.trace, j.parent_id,
       NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[]
-    FROM taken AS t LEFT JOIN weir.jobs AS j ON j.id = t.id;
+    FROM taken AS t LEFT JOIN weir.jobs AS j ON j.id = ANY (ARRAY[t.id]); -- as in finish: one way to plan it
   END IF;
   IF p_poll OR NOT (2 = ANY (v_scans)) THEN
     FOR q IN 1 .. cardinality(p_queues) LOOP

@@ -6,20 +6,22 @@ SET jit = off
 SET enable_seqscan = off
 AS $$
 DECLARE
-  v_ids uuid[]; v_fences int[];
+  v_ids uuid[]; v_fences int[]; v_kinds text[]; v_queues text[];
 BEGIN
-  SELECT array_agg(x.id ORDER BY x.id), array_agg(x.fence ORDER BY x.id) FROM (
-    SELECT l.id, l.fence FROM weir.live AS l
+  SELECT array_agg(x.id ORDER BY x.id), array_agg(x.fence ORDER BY x.id), array_agg(x.kind ORDER BY x.id),
+    array_agg(x.queue ORDER BY x.id)
+  FROM (
+    SELECT l.id, l.fence, l.kind, l.queue FROM weir.live AS l
     WHERE l.expires_at < statement_timestamp() AND l.state <> 1
     ORDER BY l.expires_at LIMIT p_limit FOR UPDATE SKIP LOCKED) AS x
-  INTO v_ids, v_fences;
+  INTO v_ids, v_fences, v_kinds, v_queues;
   IF v_ids IS NULL THEN
     RETURN;
   END IF;
   RETURN QUERY
-  SELECT d.id, d.kind, d.queue
+  SELECT i.id, i.kind, i.queue -- not from dead: this statement's snapshot does not see what bury has just written there
   FROM weir.bury_v1(NULL, v_ids, v_fences, array_fill(3::smallint, ARRAY[cardinality(v_ids)]), NULL, NULL,
     array_fill('expired before it could start'::text, ARRAY[cardinality(v_ids)]), NULL, NULL) AS b (id)
-  JOIN weir.dead AS d ON d.id = b.id AND d.finished_at >= statement_timestamp();
+  JOIN unnest(v_ids, v_kinds, v_queues) AS i (id, kind, queue) ON i.id = b.id;
 END
 $$;

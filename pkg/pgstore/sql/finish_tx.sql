@@ -4,7 +4,7 @@
 -- would keep the job from everyone.
 WITH bound AS (SELECT set_config('idle_in_transaction_session_timeout', '60s', true)), gone AS (
   DELETE FROM weir.live AS l USING bound
-  WHERE l.id = $2 AND l.fence = $3 AND l.session = $1 AND l.state = 1
+  WHERE l.id = $2 AND l.fence = $3 AND l.session IS NOT DISTINCT FROM $1
   RETURNING l.id, l.kind, l.queue, l.fence, l.attempt, l.claimed_at
 )
 INSERT INTO weir.outcomes (finished_at, claimed_at, fence, attempt, id, session, kind, queue, result)

@@ -37,7 +37,7 @@ BEGIN
       WHERE l.id = r.id AND l.fence = r.fence AND l.session = r.session
       RETURNING l.ready_at INTO due;
       INSERT INTO weir.attempts (ended_at, started_at, attempt, fence, job_id, session, outcome, error)
-      VALUES (clock_timestamp(), r.claimed_at, r.attempt, r.fence, r.id, r.session, 'crashed', 'its process died');
+      VALUES (clock_timestamp(), coalesce(r.claimed_at, clock_timestamp()), r.attempt, r.fence, r.id, r.session, 'crashed', 'its process died');
     END IF;
     RETURN NEXT;
   END LOOP;

@@ -2,4 +2,4 @@
 UPDATE weir.live AS l
 SET flags = l.flags | 8::smallint
 FROM unnest($2::uuid[], $3::int[]) AS i (id, fence)
-WHERE l.id = i.id AND l.fence = i.fence AND l.session = $1 AND l.state = 1
+WHERE l.id = ANY (ARRAY[i.id]) AND l.fence = i.fence AND l.session IS NOT DISTINCT FROM $1

@@ -1,0 +1,2 @@
+-- exists: whether the table of versions is there. No locks.
+SELECT to_regclass('weir.migrations') IS NOT NULL

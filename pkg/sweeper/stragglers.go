@@ -1,0 +1,75 @@
+package sweeper
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/weirq/weir/pkg/coord"
+	"github.com/weirq/weir/pkg/pgstore"
+)
+
+const (
+	stragglerAge = time.Second // younger ones are wake's
+	// stragglerPatience is the longest time between two wakes for rows that stay as they are.
+	stragglerPatience = time.Minute
+)
+
+// stragglersOnce wakes idle workers for all jobs that have been due for more than a second, read from the start of each
+// queue: those behind a scan position, those of a transaction that committed late, those whose hints were lost. Busy
+// workers are not woken: they stand in no idle set. It returns how many jobs it announced.
+func (s *Sweeper) stragglersOnce(ctx context.Context) (n int, err error) {
+	if !s.bus.Enabled() {
+		return 0, nil
+	}
+	queues, err := s.slow.Stragglers(ctx, stragglerAge, wakeLimit)
+	if err != nil {
+		return 0, err
+	}
+	hints := map[string]coord.Hint{}
+	for _, q := range s.insist.pick(queues, time.Now()) {
+		// The least ready_at lowers the scan position of those who are woken.
+		hints[q.Queue] = coord.Hint{Queue: q.Queue, Count: min(q.Due, wakeLimit), ReadyAt: q.Least}
+		n += q.Due
+	}
+	s.announce(ctx, hints)
+	return n, nil
+}
+
+// insist remembers for which rows workers were woken in vain: jobs that no worker will take for a reason that the
+// database cannot see, such as a mode that it does not run. Else they would wake everybody for ever.
+type insist struct {
+	mu     sync.Mutex
+	queues map[string]insisted
+}
+
+type insisted struct {
+	least time.Time
+	due   int
+	wait  time.Duration // until the next wake; doubles while nothing changes
+	next  time.Time
+}
+
+// pick returns the queues to wake for at now.
+func (i *insist) pick(queues []pgstore.DueQueue, now time.Time) []pgstore.DueQueue {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	seen := make(map[string]insisted, len(queues))
+	var out []pgstore.DueQueue
+	for _, q := range queues {
+		old, known := i.queues[q.Queue]
+		switch same := known && old.least.Equal(q.Least) && q.Due >= old.due; {
+		case same && now.Before(old.next):
+			seen[q.Queue] = old
+			continue
+		case same:
+			old.wait = min(2*old.wait, stragglerPatience)
+		default:
+			old.wait = stragglersEvery
+		}
+		seen[q.Queue] = insisted{least: q.Least, due: q.Due, wait: old.wait, next: now.Add(old.wait)}
+		out = append(out, q)
+	}
+	i.queues = seen // what is gone is forgotten
+	return out
+}

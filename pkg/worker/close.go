@@ -1,0 +1,134 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirq/weir/pkg/job"
+)
+
+// lateReturn is how long handlers have to return after their contexts ended at the end of the grace.
+const lateReturn = 5 * time.Second
+
+// exitMargin is how much later than ExitsBy a job whose handler did not return may start elsewhere.
+const exitMargin = 2 * time.Second
+
+// close ends what the dispatcher began, after it has stopped: everything claimed is finished, released, or left to the
+// lease. The order matters: results are flushed while the lease is still renewed.
+func (w *Worker) close(ctx context.Context) error {
+	begun := time.Now()
+	w.closing.Store(true)
+	w.session.mu.Lock()
+	w.session.closing = true
+	w.session.mu.Unlock()
+	w.kickSession() // everyone sees "draining"
+	w.leaveAll(ctx)
+	w.lanes.close()
+	w.giveBackWaiting()
+	if !w.awaitHandlers(w.cfg.Grace) {
+		w.stopHandlers()
+		limit := min(lateReturn, max(w.cfg.ExitsBy-time.Since(begun)-exitMargin, 100*time.Millisecond))
+		if !w.awaitHandlers(limit) {
+			w.giveUpRunning(max(w.cfg.ExitsBy-time.Since(begun), 0) + exitMargin)
+		}
+	}
+	deadline := begun.Add(max(w.cfg.ExitsBy, w.cfg.Grace+lateReturn))
+	lost := w.results.flush(later(deadline, time.Now().Add(lateReturn)))
+	if s := w.live(); s != nil {
+		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := w.renewal.CloseSession(limit, s.id); err != nil {
+			w.log.Warn("close session", "error", err)
+		}
+		s.cancel(job.ErrShutdown)
+	}
+	if lost > 0 {
+		return &UnflushedError{N: lost}
+	}
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// leaveAll takes this worker out of every idle set (closeForward): hints that still come are passed on.
+func (w *Worker) leaveAll(ctx context.Context) {
+	queues := make([]string, len(w.lanes.all))
+	for i, n := range w.lanes.all {
+		queues[i] = n.name
+	}
+	if err := w.bus.Leave(ctx, w.name(), queues); err != nil {
+		w.trouble("redis", err)
+	}
+}
+
+// giveBackWaiting releases what was claimed and has not started.
+func (w *Worker) giveBackWaiting() {
+	for _, t := range w.lanes.takeWaiting(func(*task) bool { return false }) {
+		if t.decide() {
+			w.results.submit(t, verdict{verb: release, event: EventReleased})
+		}
+	}
+}
+
+// awaitHandlers waits for all handlers to return, at most limit.
+func (w *Worker) awaitHandlers(limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() { // ends with the last handler; one that never returns keeps it, as it keeps its own goroutine
+		w.handlersWait.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// stopHandlers ends the contexts of all handlers with job.ErrShutdown.
+func (w *Worker) stopHandlers() {
+	if s := w.live(); s != nil {
+		for _, t := range w.tasks.of(s) {
+			t.stop(job.ErrShutdown)
+		}
+	}
+}
+
+// giveUpRunning releases jobs whose handlers did not return, due after wait: this process is gone then. With Abandon
+// they are left to the lease.
+func (w *Worker) giveUpRunning(wait time.Duration) {
+	s := w.live()
+	if s == nil {
+		return
+	}
+	n := 0
+	for _, t := range w.tasks.of(s) {
+		if !t.isStarted() || !t.decide() {
+			continue
+		}
+		n++
+		if w.cfg.Abandon {
+			w.tasks.remove(t)
+			continue
+		}
+		v := verdict{verb: release, event: EventReleased}
+		w.notify(s.ctx, t, &v, v.next())
+		w.results.add(&decision{t: t, v: v, wait: wait})
+	}
+	if n > 0 {
+		w.log.Error("handlers did not return in time", "jobs", n, "due again in", wait)
+	}
+}
+
+func (t *task) isStarted() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cancel != nil
+}

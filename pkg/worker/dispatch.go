@@ -1,0 +1,300 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirq/weir/pkg/coord"
+	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/pgstore"
+)
+
+// Polls of an idle worker, when Config.Poll says nothing.
+const (
+	pollWithSweeper = 30 * time.Second
+	pollAlone       = 5 * time.Second
+)
+
+// maxBacklog is how many undurable results stop the claiming of more: memory is bounded when the database hangs.
+const maxBacklog = 20_000
+
+// dispatcher claims jobs for this process, one claim at a time for all its queues. The order of its steps is what makes
+// a lost hint impossible: clear the pending flag (clearFirst), register as idle (regFirst), claim, sleep. Whatever
+// happens after the clearing sets the flag again, and the next claim follows at once.
+type dispatcher struct {
+	w    *Worker
+	mark *watermark // the dispatcher goroutine's own
+	wake chan struct{}
+
+	mu         sync.Mutex
+	pending    bool
+	hungry     bool              // the last claim was limited by the slots: a freed one matters (slotFlag)
+	lowers     map[int]time.Time // least ready_at announced per lane since the last claim
+	lowerAll   bool              // look at everything
+	registered []bool            // which lanes' idle sets hold us, as far as we know
+	reconcile  bool              // compare our tasks with the database's account
+	probes     map[int]*probe
+	due        time.Time // local time of the next own timer; zero: none
+
+	pollAt   time.Time     // local
+	dbOffset time.Duration // database clock minus local clock, from the last claim
+	errors   int
+	busy     bool // the last claim came back full
+	passedOn time.Time
+	floors   map[*handler][][pgstore.Priorities]pgstore.Position // where scans began that left out a full kind
+	missing  map[job.ID]time.Time                                // jobs without a log row: first seen, local
+}
+
+func newDispatcher(w *Worker) *dispatcher {
+	n := len(w.lanes.all)
+	return &dispatcher{
+		w: w, mark: newWatermark(n), wake: make(chan struct{}, 1), lowers: make(map[int]time.Time),
+		registered: make([]bool, n), probes: make(map[int]*probe), lowerAll: true,
+		floors: make(map[*handler][][pgstore.Priorities]pgstore.Position), missing: make(map[job.ID]time.Time),
+	}
+}
+
+// run claims until ctx ends. A claim that is under way then is read to its end: its jobs are given back.
+func (d *dispatcher) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		d.clear()
+		again, err := d.step(ctx)
+		if err != nil {
+			d.afterError(ctx, err)
+			continue
+		}
+		if !again {
+			d.sleep(ctx)
+		}
+	}
+}
+
+// clear takes the pending flag down before a claim: what is set from here on is seen after it.
+func (d *dispatcher) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pending = false
+	select {
+	case <-d.wake:
+	default:
+	}
+}
+
+// signal sets the pending flag.
+func (d *dispatcher) signal() {
+	d.mu.Lock()
+	d.pending = true
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// step makes one claim and starts what it brought. again tells that the next should follow at once.
+func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
+	s := d.w.live()
+	if s == nil {
+		return false, errNoSession
+	}
+	if d.takeReconcile() {
+		if err := d.reconcileHeld(ctx, s); err != nil {
+			return false, err
+		}
+	}
+	each, total := d.room()
+	if total == 0 {
+		return false, nil // hungry is set: a freed slot wakes us
+	}
+	poll := !time.Now().Before(d.pollAt) || d.mark.whole
+	registered := d.register(ctx, poll)
+	got, err := d.claim(ctx, s, each, total, poll)
+	if err != nil {
+		return false, err
+	}
+	d.deliver(s, got)
+	if d.busy = d.isFull(got); d.busy {
+		d.passOn(ctx, got)
+		return true, nil
+	}
+	d.armNext(got, len(got.Jobs) > 0)
+	return !registered, nil // came short without being in the idle set: register, then look once more
+}
+
+// room returns what may be claimed now. Before it answers "nothing", hungry is set, so that a slot freed in between is
+// not missed.
+func (d *dispatcher) room() (each []int, total int) {
+	d.setHungry(true)
+	if d.w.results.len() > maxBacklog {
+		return nil, 0
+	}
+	each, total = d.w.lanes.wanted()
+	return each, total
+}
+
+func (d *dispatcher) setHungry(v bool) {
+	d.mu.Lock()
+	d.hungry = v
+	d.mu.Unlock()
+}
+
+// slotFreed wakes the dispatcher if the slots were what limited it.
+func (d *dispatcher) slotFreed() {
+	d.mu.Lock()
+	hungry := d.hungry
+	d.mu.Unlock()
+	if hungry {
+		d.signal()
+	}
+}
+
+// claim runs the statement and keeps the cursors.
+func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total int, poll bool) (pgstore.Claimed, error) {
+	kinds := d.claimKinds()
+	d.applyLowers()
+	if poll {
+		snapshot, err := d.w.claims.Snapshot(ctx)
+		if err != nil {
+			return pgstore.Claimed{}, err
+		}
+		d.mark.preparePoll(snapshot)
+	}
+	starts := d.mark.starts(time.Now().Add(d.dbOffset))
+	d.keepFloors(starts)
+	order := d.w.lanes.order()
+	req := pgstore.ClaimRequest{Session: s.id, Kinds: kinds, Poll: poll, Total: total}
+	_, suspects := d.w.tasks.count()
+	req.Suspect = suspects == 0
+	for _, lane := range order {
+		req.Queues = append(req.Queues, pgstore.ClaimQueue{
+			Name: d.w.lanes.all[lane].name, Slots: each[lane], Starts: starts[lane],
+		})
+	}
+	sent := time.Now()
+	got, err := d.w.claims.Claim(ctx, req)
+	d.w.stats.claims.Add(1)
+	if err != nil {
+		d.mark.failed(starts)
+		return pgstore.Claimed{}, err
+	}
+	d.w.recovered("claim")
+	d.errors = 0
+	d.w.client.Learn(got.Now, sent)
+	d.dbOffset = got.Now.Sub(time.Now()) // the answer's way back makes it rather too low: a scan begins rather early
+	got.Scans, got.Held = byLane(got.Scans, order), byLane(got.Held, order)
+	d.mark.claimed(starts, got, d.lastPositions(got), poll)
+	if poll {
+		d.pollAt = time.Now().Add(jitter(d.pollEvery()))
+		d.w.stats.lastPoll.Store(time.Now().UnixNano())
+	}
+	return got, nil
+}
+
+// byLane puts answers, which come in the order of the request, in the order of the lanes.
+func byLane[T any](answers []T, order []int) []T {
+	if len(answers) != len(order) {
+		return make([]T, len(order))
+	}
+	out := make([]T, len(order))
+	for i, lane := range order {
+		out[lane] = answers[i]
+	}
+	return out
+}
+
+// lastPositions finds, per lane and priority, the last job of the answer.
+func (d *dispatcher) lastPositions(got pgstore.Claimed) [][pgstore.Priorities]pgstore.Position {
+	last := make([][pgstore.Priorities]pgstore.Position, len(d.w.lanes.all))
+	note := func(rows []job.Row) {
+		for i := range rows {
+			r := &rows[i]
+			lane := slices.IndexFunc(d.w.lanes.all, func(n *lane) bool { return n.name == r.Queue })
+			p := pgstore.Position{ReadyAt: r.ReadyAt, ID: r.ID}
+			if r.Crashes < 2 && p.Compare(last[lane][r.Priority-1]) > 0 {
+				last[lane][r.Priority-1] = p
+			}
+		}
+	}
+	note(got.Jobs)
+	note(got.Missing)
+	return last
+}
+
+// deliver makes tasks of claimed rows and starts as many as may start.
+func (d *dispatcher) deliver(s *session, got pgstore.Claimed) {
+	tasks := make([]*task, 0, len(got.Jobs))
+	for i := range got.Jobs {
+		t := &task{worker: d.w, row: got.Jobs[i], session: s, handler: d.w.handlers[got.Jobs[i].Kind]}
+		t.row.Session = s.id
+		d.w.tasks.add(t)
+		tasks = append(tasks, t)
+	}
+	d.putOffMissing(s, got.Missing)
+	d.w.lanes.add(tasks)
+	for t := d.w.lanes.take(time.Now()); t != nil; t = d.w.lanes.take(time.Now()) {
+		d.w.start(t)
+	}
+}
+
+// isFull reports whether the claim was limited by slots or bytes: there may be more.
+func (d *dispatcher) isFull(got pgstore.Claimed) bool {
+	for _, scans := range got.Scans {
+		if slices.Contains(scans[:], pgstore.Cut) {
+			return true
+		}
+	}
+	d.setHungry(false)
+	return false
+}
+
+// afterError waits a little, at most a second, and sees to what the error may have left behind.
+func (d *dispatcher) afterError(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, errNoSession) {
+		sleep(ctx, 20*time.Millisecond)
+		return
+	}
+	if errors.Is(err, pgstore.ErrSessionLost) {
+		d.w.kickSession() // the renewal learns it too, and ends what the session holds
+		sleep(ctx, 50*time.Millisecond)
+		return
+	}
+	d.w.trouble("claim", err)
+	d.w.resetPools(err)
+	if pgstore.IsUnknown(err) {
+		d.reconcileSoon() // it may have been committed: read back what this session holds
+	}
+	d.errors = min(d.errors+1, 5)
+	sleep(ctx, jitter(min(50*time.Millisecond<<d.errors, time.Second)))
+}
+
+// passOn leaves the idle sets after a claim that filled the slots and wakes one more worker for each queue that had
+// more, in one script (fullForward, leaveFirst); at most every 50 ms.
+func (d *dispatcher) passOn(ctx context.Context, got pgstore.Claimed) {
+	if !d.w.bus.Enabled() || time.Since(d.passedOn) < 50*time.Millisecond {
+		return
+	}
+	d.passedOn = time.Now()
+	var queues []string
+	var more []coord.Hint
+	d.mu.Lock()
+	for lane, scans := range got.Scans {
+		name := d.w.lanes.all[lane].name
+		if d.registered[lane] {
+			queues = append(queues, name)
+			d.registered[lane] = false
+		}
+		if slices.Contains(scans[:], pgstore.Cut) {
+			more = append(more, coord.Hint{Queue: name, Count: 1, ReadyAt: got.Now.Add(-overlap)})
+		}
+	}
+	d.mu.Unlock()
+	if err := d.w.bus.Leave(ctx, d.w.name(), queues, more...); err != nil {
+		d.w.trouble("redis", err)
+	}
+}

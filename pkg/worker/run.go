@@ -1,0 +1,117 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weirq/weir/pkg/pgstore"
+	"github.com/weirq/weir/pkg/sweeper"
+)
+
+// Run claims and runs jobs until ctx ends, then closes: what has not started is given back, running handlers get
+// Config.Grace, then their contexts end with job.ErrShutdown and what returns is released without counting the attempt.
+// It returns nil after a clean end, *UnflushedError if results could not be written, and blocks until all it started is
+// gone, except handlers that ignore their context. Trouble with Postgres or Redis does not end it. Run can be called once.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	bg, stop := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: handlers need leases and results to the end
+	defer stop()
+	if err := w.connect(bg); err != nil {
+		return err
+	}
+	defer w.disconnect()
+	if _, err := w.openSession(ctx); err != nil {
+		return nil // ctx ended before the database was there: nothing was claimed
+	}
+	var sweep *sweeper.Sweeper
+	if w.cfg.Sweep {
+		var err error
+		if sweep, err = sweeper.New(w.client, w.cfg.Sweeper); err != nil {
+			return err
+		}
+	}
+	var loops, flushing sync.WaitGroup
+	loops.Go(func() { w.keepSession(bg) })
+	loops.Go(func() { w.runForwards(bg) })
+	loops.Go(func() { w.ignore(w.bus.Run(bg, w.name(), w.receiver())) })
+	if sweep != nil {
+		loops.Go(func() { w.ignore(sweep.Run(bg)) })
+	}
+	for range flushers {
+		flushing.Go(func() { w.results.run(bg) })
+	}
+	stopLocal := w.client.OnLocalWake(w.localWake)
+	w.disp.run(ctx)
+	stopLocal()
+	err := w.close(bg)
+	w.results.finish()
+	flushing.Wait()
+	stop()
+	loops.Wait()
+	return err
+}
+
+func (w *Worker) ignore(err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		w.log.Error("loop ended", "error", err)
+	}
+}
+
+// connect opens this process' own connections: three for claims and results, one for renewals, so that neither the
+// application's use of its pool nor a long result can keep a renewal waiting.
+func (w *Worker) connect(ctx context.Context) error {
+	base := w.client.Pool().Config()
+	work, err := pgxpool.NewWithConfig(ctx, own(base, 3))
+	if err != nil {
+		return fmt.Errorf("open connections: %w", err)
+	}
+	lease := own(base, 1)
+	if w.cfg.LeaseURL != "" {
+		direct, err := pgxpool.ParseConfig(w.cfg.LeaseURL)
+		if err != nil {
+			work.Close()
+			return errors.New("worker: LeaseURL is not a connection string") // its text may hold a password
+		}
+		lease = own(direct, 1)
+	}
+	renew, err := pgxpool.NewWithConfig(ctx, lease)
+	if err != nil {
+		work.Close()
+		return fmt.Errorf("open connections: %w", err)
+	}
+	w.claims = w.client.Store().On(work)
+	w.renewal = w.client.Store().On(renew)
+	if w.cfg.LeaseURL != "" {
+		w.renewal = pgstore.New(renew, pgstore.Config{Schema: w.client.Namespace(), Timeout: w.client.Store().Timeout()})
+	}
+	w.mu.Lock()
+	w.pools = []resetter{work, renew}
+	w.mu.Unlock()
+	return nil
+}
+
+// own returns a copy of a pool's configuration for n connections of ours.
+func own(base *pgxpool.Config, n int32) *pgxpool.Config {
+	c := base.Copy()
+	c.MaxConns, c.MinConns, c.MinIdleConns = n, 0, 0
+	c.MaxConnLifetime = time.Hour
+	c.MaxConnLifetimeJitter = 10 * time.Minute
+	return c
+}
+
+func (w *Worker) disconnect() {
+	w.mu.Lock()
+	pools := w.pools
+	w.pools = nil
+	w.mu.Unlock()
+	for _, p := range pools {
+		p.Close()
+	}
+}

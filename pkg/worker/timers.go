@@ -1,0 +1,81 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirq/weir/pkg/pgstore"
+)
+
+// pollEvery is how long to the next poll.
+func (d *dispatcher) pollEvery() time.Duration {
+	switch {
+	case d.w.cfg.Poll > 0:
+		return d.w.cfg.Poll
+	case d.w.sweeperLives():
+		return pollWithSweeper
+	}
+	return pollAlone
+}
+
+// armNext remembers when the next job comes due, unless a sweeper announces it: a fleet of timers would wake everyone.
+func (d *dispatcher) armNext(got pgstore.Claimed, found bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.due = time.Time{}
+	if got.Next.IsZero() || d.w.sweeperLives() {
+		return
+	}
+	wait := got.Next.Sub(got.Now)
+	if !found {
+		wait = max(wait, 50*time.Millisecond) // it may be of a kind that nobody here knows: do not chase those
+	}
+	d.due = time.Now().Add(wait)
+}
+
+// dueAgain is told of a job of this process that will be due again.
+func (d *dispatcher) dueAgain(queue string, at time.Time, wait time.Duration) {
+	if wait <= overlap { // near enough to be passed by a scan that is under way
+		d.lower(queue, at)
+	}
+	if d.w.sweeperLives() {
+		return
+	}
+	when := time.Now().Add(wait)
+	d.mu.Lock()
+	sooner := d.due.IsZero() || when.Before(d.due)
+	if sooner {
+		d.due = when
+	}
+	d.mu.Unlock()
+	if sooner {
+		d.signal() // the sleeper arms its timer anew
+	}
+}
+
+// sleep waits for the flag, a timer of its own, a probe or the poll.
+func (d *dispatcher) sleep(ctx context.Context) {
+	d.mu.Lock()
+	until := d.pollAt
+	if !d.due.IsZero() && d.due.Before(until) {
+		until = d.due
+	}
+	for _, p := range d.probes {
+		if p.next.Before(until) {
+			until = p.next
+		}
+	}
+	pending := d.pending
+	d.mu.Unlock()
+	if pending {
+		return
+	}
+	timer := time.NewTimer(max(time.Until(until), 0))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-d.wake:
+	case <-timer.C:
+		d.fireProbes(time.Now())
+	}
+}

@@ -1,0 +1,326 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirq/weir/pkg/coord"
+	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/pgstore"
+)
+
+// probeAfter are the waits of a series of re-probes after a hint whose transaction has not committed yet.
+var probeAfter = []time.Duration{
+	20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
+	500 * time.Millisecond, 1000 * time.Millisecond, 2000 * time.Millisecond,
+}
+
+// probe is a series of re-probes; a lane has one at a time.
+type probe struct {
+	from  time.Time // least ready_at announced, on the database clock
+	step  int
+	begun time.Time
+	next  time.Time // local
+}
+
+// name is this process' name on the bus: its first session's id would change, the client's does not.
+func (w *Worker) name() string { return w.busName }
+
+// receiver is what the bus calls, in its own goroutine: nothing here waits.
+func (w *Worker) receiver() coord.Receiver {
+	return coord.Receiver{
+		OnHint:    func(h coord.Hint) { w.onHint(h) },
+		OnControl: w.onControl,
+		OnSubscribed: func() { // for what was announced while the bus was away
+			w.disp.forgetRegistration()
+			w.disp.signal()
+		},
+	}
+}
+
+// onHint takes a hint, or passes it on: a worker without a free slot (busyForward), without the kind (kindForward) or on
+// its way out (closeForward) must not let it end here.
+func (w *Worker) onHint(h coord.Hint) {
+	lane := w.disp.laneOf(h.Queue)
+	if lane >= 0 {
+		w.disp.popped(lane)
+	}
+	if !w.canTake(h) {
+		w.forward(h)
+		if lane >= 0 && w.knows(h.Kind) {
+			w.disp.lower(h.Queue, h.ReadyAt) // a slot that is freed looks there
+		}
+		if lane >= 0 {
+			w.disp.signal() // it was taken out of the idle set: register again
+		}
+		return
+	}
+	w.disp.hint(lane, h)
+}
+
+// localWake takes the hint of an enqueue in this very process, without Redis.
+func (w *Worker) localWake(h coord.Hint) (taken bool) {
+	if !w.canTake(h) || h.Count > max(w.lanes.free(h.Queue), 1) {
+		// Others are needed too; what fits here is not left to them alone.
+		if lane := w.disp.laneOf(h.Queue); lane >= 0 && w.canTake(h) {
+			w.disp.hint(lane, h)
+		}
+		return false
+	}
+	w.disp.hint(w.disp.laneOf(h.Queue), h)
+	return true
+}
+
+// canTake reports whether a hint's job could start here now.
+func (w *Worker) canTake(h coord.Hint) bool {
+	return !w.closing.Load() && w.knows(h.Kind) && w.lanes.free(h.Queue) > 0
+}
+
+func (w *Worker) knows(kind string) bool {
+	if kind == "" {
+		return true
+	}
+	_, ok := w.handlers[kind]
+	return ok
+}
+
+// onControl is told of a change that is a row already; the renewal would bring it too.
+func (w *Worker) onControl(c coord.Control) {
+	switch c.Verb {
+	case "cancel":
+		if id, err := job.ParseID(c.ID); err == nil && w.tasks.get(id) != nil {
+			w.kickSession() // read the row: a message is never an order
+		}
+	case "resume":
+		w.disp.lookAtAll()
+	case "pause":
+		w.releasePaused(c)
+	}
+}
+
+// releasePaused gives back what was claimed and has not started: a pause holds from now on.
+func (w *Worker) releasePaused(c coord.Control) {
+	for _, t := range w.lanes.takeWaiting(func(t *task) bool {
+		return c.Queue != t.row.Queue && c.Kind != t.row.Kind
+	}) {
+		if t.decide() {
+			w.results.submit(t, verdict{verb: release, event: EventReleased})
+		}
+	}
+}
+
+// forward hands a hint to the goroutine that passes hints on; when that is overrun the hint is dropped, and the
+// sweeper's wake or a poll finds the row.
+func (w *Worker) forward(h coord.Hint) {
+	select {
+	case w.forwards <- h:
+	default:
+		w.stats.hintsDropped.Add(1)
+	}
+}
+
+func (w *Worker) runForwards(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case h := <-w.forwards:
+			if err := w.bus.Forward(ctx, h); err != nil {
+				w.trouble("redis", err)
+			}
+		}
+	}
+}
+
+// wakeOthers announces jobs that this process gave back.
+func (w *Worker) wakeOthers(ctx context.Context, hints map[string]*coord.Hint) {
+	list := make([]coord.Hint, 0, len(hints))
+	for _, h := range hints {
+		w.disp.lower(h.Queue, h.ReadyAt)
+		list = append(list, *h)
+	}
+	if err := w.bus.Wake(ctx, list...); err != nil {
+		w.trouble("redis", err)
+	}
+	if !w.closing.Load() {
+		w.disp.signal()
+	}
+}
+
+func (d *dispatcher) laneOf(queue string) int {
+	for i, n := range d.w.lanes.all {
+		if n.name == queue {
+			return i
+		}
+	}
+	return -1
+}
+
+// hint lowers the lane's cursor and wakes the dispatcher. One that comes before its commit starts a series of probes,
+// unless one is under way.
+func (d *dispatcher) hint(lane int, h coord.Hint) {
+	d.mu.Lock()
+	d.lowerLocked(lane, h.ReadyAt)
+	if h.Early {
+		now := time.Now()
+		if p := d.probes[lane]; p != nil {
+			if h.ReadyAt.Before(p.from) {
+				p.from = h.ReadyAt
+			}
+			p.step, p.begun, p.next = 0, now, now.Add(probeAfter[0]) // one series, begun anew
+		} else {
+			d.probes[lane] = &probe{from: h.ReadyAt, begun: now, next: now.Add(probeAfter[0])}
+		}
+	}
+	d.mu.Unlock()
+	d.signal()
+}
+
+// fireProbes lowers the cursors of the lanes whose probe is due.
+func (d *dispatcher) fireProbes(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for lane, p := range d.probes {
+		if p.next.After(now) {
+			continue
+		}
+		d.lowerLocked(lane, p.from)
+		if p.step++; p.step == len(probeAfter) {
+			delete(d.probes, lane)
+			continue
+		}
+		p.next = p.begun.Add(probeAfter[p.step])
+	}
+}
+
+func (d *dispatcher) lower(queue string, at time.Time) {
+	if lane := d.laneOf(queue); lane >= 0 {
+		d.mu.Lock()
+		d.lowerLocked(lane, at)
+		d.mu.Unlock()
+	}
+}
+
+func (d *dispatcher) lowerLocked(lane int, at time.Time) {
+	if at.IsZero() {
+		d.lowerAll = true
+		return
+	}
+	if old, ok := d.lowers[lane]; !ok || at.Before(old) {
+		d.lowers[lane] = at
+	}
+}
+
+// applyLowers moves what was announced since the last claim into the cursors.
+func (d *dispatcher) applyLowers() {
+	d.mu.Lock()
+	lowers, all := d.lowers, d.lowerAll
+	d.lowers, d.lowerAll = make(map[int]time.Time), false
+	d.mu.Unlock()
+	if all {
+		d.mark.reset()
+	}
+	for lane, at := range lowers {
+		d.mark.lower(lane, at)
+	}
+}
+
+// lookAtAll makes the next claim scan everything.
+func (d *dispatcher) lookAtAll() {
+	d.mu.Lock()
+	d.lowerAll = true
+	d.mu.Unlock()
+	d.signal()
+}
+
+// register puts this worker into the idle sets before the claim that may precede sleeping. Under load, when claims come
+// back full, it is left out: such a worker does not sleep. It returns false if it was left out.
+func (d *dispatcher) register(ctx context.Context, poll bool) bool {
+	if !d.w.bus.Enabled() {
+		return true
+	}
+	if d.busy && !poll {
+		return false
+	}
+	free := d.w.lanes.idle()
+	var idle []coord.Idle
+	d.mu.Lock()
+	for lane, n := range d.w.lanes.all {
+		if free[lane] > 0 && (poll || !d.registered[lane]) {
+			idle = append(idle, coord.Idle{Queue: n.name, Free: free[lane]})
+		}
+	}
+	d.mu.Unlock()
+	if len(idle) == 0 {
+		return true
+	}
+	if err := d.w.bus.Register(ctx, d.w.name(), idle...); err != nil {
+		d.w.trouble("redis", err)
+		return true // polls and local timers carry on
+	}
+	d.w.recovered("redis")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, i := range idle {
+		d.registered[d.laneOf(i.Queue)] = true
+	}
+	return true
+}
+
+// popped notes that a hint took this worker out of a lane's idle set.
+func (d *dispatcher) popped(lane int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.registered[lane] = false
+}
+
+func (d *dispatcher) forgetRegistration() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.registered)
+}
+
+// claimKinds returns the kinds to claim: all but those whose cap is reached. When a kind may be claimed again its lanes
+// are scanned from where it was left out.
+func (d *dispatcher) claimKinds() []string {
+	full := d.w.lanes.fullKinds()
+	for h, floor := range d.floors {
+		if full[h] {
+			continue
+		}
+		for lane := range floor {
+			for p := range floor[lane] {
+				c := &d.mark.lanes[lane][p]
+				c.at = least(c.at, floor[lane][p])
+			}
+		}
+		delete(d.floors, h)
+	}
+	for h := range full {
+		if d.floors[h] == nil {
+			d.floors[h] = make([][pgstore.Priorities]pgstore.Position, 0)
+		}
+	}
+	kinds := make([]string, 0, len(d.w.handlers))
+	for kind, h := range d.w.handlers {
+		if !full[h] {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// keepFloors remembers, for each kind that is left out, the lowest scan that did so.
+func (d *dispatcher) keepFloors(starts [][pgstore.Priorities]pgstore.Position) {
+	for h, floor := range d.floors {
+		if len(floor) == 0 {
+			d.floors[h] = append(floor, starts...)
+			continue
+		}
+		for lane := range floor {
+			for p := range floor[lane] {
+				floor[lane][p] = least(floor[lane][p], starts[lane][p])
+			}
+		}
+	}
+}
