@@ -55,7 +55,7 @@ func (c *Client) await(ctx context.Context, id job.ID) (pgstore.Outcome, error) 
 			if missed++; missed > 1 {
 				return o, err
 			}
-		case err != nil && !isTransient(err) && !isUnknown(err):
+		case err != nil && !isAway(err):
 			return o, err
 		default:
 			missed = 0

@@ -36,7 +36,8 @@ type entry struct {
 
 	elem   *list.Element // in waiting; nil: not there
 	isSent bool
-	isLeft bool // the caller has gone
+	isLeft bool  // the caller has gone
+	tried  error // why it was given back; nil: it was not
 	result Enqueued
 	err    error
 }
@@ -171,10 +172,15 @@ func (q *coalescer) refuse(err error) error {
 	for elem := q.waiting.Front(); elem != nil; {
 		e := elem.Value.(*entry)
 		elem = elem.Next()
-		if !lasts || !now.Before(e.deadline) {
-			q.dropLocked(e)
-			q.settleLocked(e, Enqueued{}, fmt.Errorf("enqueue: %w", scrub(err)))
+		if lasts && now.Before(e.deadline) {
+			continue
 		}
+		q.dropLocked(e)
+		reason := err
+		if e.tried != nil && isBusy(err) { // the time went by on something else
+			reason = e.tried
+		}
+		q.settleLocked(e, Enqueued{}, fmt.Errorf("enqueue: %w", scrub(reason)))
 	}
 	return err
 }
@@ -224,9 +230,9 @@ func (q *coalescer) giveBack(batch []*entry, err error) {
 		switch {
 		case e.isLeft:
 		case now.Before(e.deadline):
-			e.elem = q.waiting.PushFront(e)
+			e.elem, e.tried = q.waiting.PushFront(e), err
 		default:
-			q.settleLocked(e, Enqueued{}, err)
+			q.settleLocked(e, Enqueued{}, scrub(err))
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/weirq/weir/pkg/pgstore"
@@ -58,5 +60,29 @@ func (c *Client) retire(conn *pgxpool.Conn, err error) {
 	now, last := time.Now().UnixNano(), c.resets.last.Load()
 	if now-last > int64(resetEvery) && c.resets.last.CompareAndSwap(last, now) {
 		c.pool.Reset()
+	}
+}
+
+// commit commits tx. isLost means that COMMIT was sent and its answer was not read.
+func commit(ctx context.Context, tx pgx.Tx) (isLost bool, err error) {
+	wasOpen := !tx.Conn().IsClosed()
+	err = tx.Commit(ctx)
+	// When the connection breaks while it waits for the answer to a simple query, which COMMIT is, pgx 5.12 says "conn
+	// closed" and that this is safe to retry, as if nothing had been sent.
+	return isUnknown(err) || wasOpen && errors.Is(err, pgconn.ErrConnClosed), err
+}
+
+// wait returns what comes from done; false if ctx ends first.
+func wait[T any](ctx context.Context, done <-chan T) (v T, ok bool) {
+	select {
+	case v = <-done:
+		return v, true
+	case <-ctx.Done():
+	}
+	select {
+	case v = <-done: // both at once: what is known is worth more
+		return v, true
+	default:
+		return v, false
 	}
 }

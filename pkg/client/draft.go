@@ -52,6 +52,7 @@ func (c *Client) draft(ctx context.Context, args job.Args, options ...job.Option
 		ID: o.ID, Kind: kind, Queue: o.Queue, Payload: payload, Priority: o.Priority, MaxAttempts: o.MaxAttempts,
 		Delay: o.Delay, ScheduledAt: o.ScheduledAt, ExpiresIn: o.ExpiresIn, Timeout: o.Timeout,
 		Backoff: o.Backoff.String(), Tags: slices.Clone(o.Tags), Metadata: maps.Clone(o.Metadata),
+		Known: !o.ID.IsZero(),
 	}}
 	d.job.Parent, d.job.Trace = c.lineage(ctx)
 	d.size = 200 + len(kind) + len(o.Queue) + len(payload)

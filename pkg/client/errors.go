@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -80,6 +82,19 @@ func isTransient(err error) bool {
 	}
 	var connect *pgconn.ConnectError
 	return errors.As(err, &connect) || pgconn.SafeToRetry(err)
+}
+
+// isAway reports whether a read failed because the database could not be reached or gave no answer in time.
+func isAway(err error) bool {
+	var (
+		pg  *pgconn.PgError
+		net net.Error
+	)
+	if errors.As(err, &pg) || isTransient(err) {
+		return isTransient(err)
+	}
+	return errors.As(err, &net) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) // of the statement's bound
 }
 
 // isRow reports whether one row of a batch may be the only cause of err: its values, or a trigger of the user's that

@@ -51,7 +51,7 @@ func (f *flush) send(batch []*entry, isReminted bool) {
 	case isTransient(err):
 		c.retire(f.conn, err)
 		f.failed = err
-		f.queue.giveBack(batch, scrub(err))
+		f.queue.giveBack(batch, err)
 	default:
 		f.queue.fail(batch, scrub(err))
 	}
@@ -65,7 +65,7 @@ func (f *flush) remint(batch []*entry) {
 	now, err := f.store.Now(context.Background())
 	if err != nil { // the batch was refused: nothing is unknown
 		f.failed = err
-		f.queue.giveBack(batch, fmt.Errorf("learn the offset of the clock: %w", scrub(err)))
+		f.queue.giveBack(batch, fmt.Errorf("learn the offset of the clock: %w", err))
 		return
 	}
 	c.clock.learn(now, sent)

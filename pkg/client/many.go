@@ -32,6 +32,7 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, 
 	}
 	deadline := time.Now().Add(c.cfg.Timeout)
 	isReminted := false
+	var last error
 	for failures := 0; ; failures++ {
 		got, err := c.tryMany(ctx, drafts, deadline)
 		if err == nil {
@@ -41,10 +42,14 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, 
 		if errors.As(err, &unknown) {
 			return nil, err
 		}
+		if last != nil && isBusy(err) { // the time went by on something else
+			err = last
+		}
+		last = err
 		switch {
 		case errors.Is(err, pgstore.ErrClockAhead) && !isReminted:
 			isReminted = true // nothing was stored: ids are made anew
-		case !isTransient(err) || time.Now().After(deadline):
+		case !isTransient(err) || !time.Now().Before(deadline):
 			return nil, fmt.Errorf("enqueue %d jobs: %w", len(drafts), scrub(err))
 		case !pause(ctx, backoff(failures)):
 			return nil, fmt.Errorf("enqueue %d jobs: %w; before that: %w", len(drafts), ended(ctx), scrub(err))
@@ -85,12 +90,10 @@ func (c *Client) tryMany(ctx context.Context, drafts []draft, deadline time.Time
 		c.retire(conn, a.err)
 		done <- a
 	})
-	select {
-	case a := <-done:
+	if a, ok := wait(ctx, done); ok {
 		return a.results, a.err
-	case <-ctx.Done():
-		return nil, &UnknownError{IDs: idsOf(drafts), Err: ended(ctx)}
 	}
+	return nil, &UnknownError{IDs: idsOf(drafts), Err: ended(ctx)}
 }
 
 // sendOne stores what fits into one statement, which is its own transaction.
@@ -129,7 +132,7 @@ func (c *Client) sendParts(ctx context.Context, conn *pgxpool.Conn, drafts []dra
 		_ = tx.Rollback(own) // a connection on which that fails is closed, and the server rolls back
 		return answer{err: lost(err)}
 	}
-	if err := tx.Commit(own); isUnknown(err) {
+	if isLost, err := commit(own, tx); isLost {
 		return answer{err: &UnknownError{IDs: idsOf(drafts), Err: fmt.Errorf("commit: %w", scrub(err))}}
 	} else if err != nil {
 		return answer{err: fmt.Errorf("commit: %w", err)}

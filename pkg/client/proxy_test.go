@@ -39,7 +39,7 @@ func proxied(tb testing.TB, change ...func(*pgxpool.Config)) (*pgxpool.Pool, *pr
 	pool := poolBy(tb, func(cfg *pgxpool.Config) {
 		p.network, p.target = "tcp", net.JoinHostPort(cfg.ConnConfig.Host, strconv.Itoa(int(cfg.ConnConfig.Port)))
 		cfg.ConnConfig.Host, cfg.ConnConfig.Port = "127.0.0.1", uint16(listener.Addr().(*net.TCPAddr).Port)
-		cfg.ConnConfig.Fallbacks = nil
+		cfg.ConnConfig.Fallbacks, cfg.ConnConfig.TLSConfig = nil, nil // the marker must be readable
 		for _, f := range change {
 			f(cfg)
 		}

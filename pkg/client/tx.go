@@ -189,23 +189,19 @@ func (c *Client) commit(ctx context.Context, tx pgx.Tx, p *pending) error {
 	c.background(func() {
 		own, cancel := c.own(ctx)
 		defer cancel()
-		err := tx.Commit(own)
-		if err == nil {
+		isLost, err := commit(own, tx)
+		switch {
+		case isLost:
+			err = &UnknownError{IDs: p.ids, Err: fmt.Errorf("commit: %w", scrub(err))}
+		case err != nil:
+			err = fmt.Errorf("commit: %w", scrub(err))
+		default:
 			c.hints.wake(p.hints)
 		}
 		done <- err
 	})
-	var err error
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		return &UnknownError{IDs: p.ids, Err: fmt.Errorf("commit: %w", ended(ctx))}
+	if err, ok := wait(ctx, done); ok {
+		return err
 	}
-	switch {
-	case err == nil:
-		return nil
-	case isUnknown(err):
-		return &UnknownError{IDs: p.ids, Err: fmt.Errorf("commit: %w", scrub(err))}
-	}
-	return fmt.Errorf("commit: %w", scrub(err))
+	return &UnknownError{IDs: p.ids, Err: fmt.Errorf("commit: %w", ended(ctx))}
 }

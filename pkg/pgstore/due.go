@@ -27,7 +27,7 @@ type DueRange struct {
 func (s *Store) Due(ctx context.Context, r DueRange) ([]DueQueue, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	rows, err := s.query(ctx, s.call("due_v1", "due_queue, due, least, coming, db_now", 4),
+	rows, err := s.query(ctx, s.call("due_v1", "due_queue, due, oldest, coming, db_now", 4),
 		int32(r.Window.Milliseconds()), int32(r.Grace.Milliseconds()), int32(r.Horizon.Milliseconds()), int32(r.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("look for due jobs: %w", Classify(err))
@@ -56,7 +56,7 @@ func (s *Store) Due(ctx context.Context, r DueRange) ([]DueQueue, error) {
 func (s *Store) Stragglers(ctx context.Context, age time.Duration, limit int) ([]DueQueue, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	rows, err := s.query(ctx, s.call("stragglers_v1", "due_queue, due, least", 2), int32(age.Milliseconds()), int32(limit))
+	rows, err := s.query(ctx, s.call("stragglers_v1", "due_queue, due, oldest", 2), int32(age.Milliseconds()), int32(limit))
 	if err != nil {
 		return nil, fmt.Errorf("look for stragglers: %w", Classify(err))
 	}

@@ -27,6 +27,7 @@ type NewJob struct {
 	Metadata    map[string]string
 	Trace       string
 	Parent      job.ID
+	Known       bool // the id may be in the log already: it is a caller's own, or was sent before
 }
 
 // Enqueued is what a batch came to.
@@ -43,6 +44,10 @@ type Enqueued struct {
 func (s *Store) Enqueue(ctx context.Context, jobs []NewJob) (Enqueued, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
+	fresh := true
+	for i := range jobs {
+		fresh = fresh && !jobs[i].Known
+	}
 	var (
 		out   Enqueued
 		least *time.Time
@@ -50,7 +55,7 @@ func (s *Store) Enqueue(ctx context.Context, jobs []NewJob) (Enqueued, error) {
 	)
 	a := arraysOf(jobs)
 	row := s.row(ctx, s.enqueueText(), a.ids, a.kinds, a.queues, a.payloads, a.priorities, a.maxAttempts, a.delays,
-		a.scheduled, a.expires, a.timeouts, a.backoffs, a.tags, a.metadata, a.traces, a.parents)
+		a.scheduled, a.expires, a.timeouts, a.backoffs, a.tags, a.metadata, a.traces, a.parents, fresh)
 	if err := row.Scan(&out.Now, &out.Inserted, &least, &dups); err != nil {
 		return Enqueued{}, fmt.Errorf("enqueue %d jobs: %w", len(jobs), Classify(err))
 	}
@@ -67,7 +72,7 @@ func (s *Store) Enqueue(ctx context.Context, jobs []NewJob) (Enqueued, error) {
 }
 
 func (s *Store) enqueueText() string {
-	return s.call("enqueue_v1", "db_now, inserted, least_ready, duplicates", 15)
+	return s.call("enqueue_v1", "db_now, inserted, least_ready, duplicates", 16)
 }
 
 // arrays holds a batch in columns. A column that no job needs stays nil and is sent as NULL.

@@ -138,7 +138,7 @@ type Outcome struct {
 	State   job.State
 	Fence   int
 	Session job.ID
-	Kind    string
+	Kind    string // of a dead job; empty for a completed one
 	Result  []byte
 	Error   string
 }

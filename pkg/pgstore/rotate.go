@@ -126,7 +126,9 @@ func (s *Store) GuardPartition(ctx context.Context, p Partition, within time.Dur
 }
 
 // UnguardPartition takes back what GuardPartition did.
-func (s *Store) UnguardPartition(ctx context.Context, p Partition) error { return s.guard(ctx, p, false) }
+func (s *Store) UnguardPartition(ctx context.Context, p Partition) error {
+	return s.guard(ctx, p, false)
+}
 
 func (s *Store) guard(ctx context.Context, p Partition, make bool) error {
 	ctx, cancel := s.bound(ctx)

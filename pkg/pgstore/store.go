@@ -145,7 +145,8 @@ func qualify(text, schema string) string {
 // Install returns the statements that make version 1 of a schema, in order; package migrate runs them.
 func Install(schema string) []string {
 	order := []string{
-		"schema", "ulid", "id_floor", "new_id", "log_row", "enqueue", "enqueue_one", "enqueue_json", "claim", "finish",
+		"schema", "ulid", "id_floor", "new_id", "log_row", "new_rows", "enqueue", "enqueue_one",
+		"enqueue_json", "claim", "finish",
 		"retry", "bury", "release", "renew", "recover", "expire", "cancel", "revive", "delete", "pause",
 		"add_partition", "job_status", "served", "due", "stragglers", "counts", "rotate_add", "rotate_guard", "rotate_carry",
 		"rotate_empty", "rotate_drop", "rotate_default", "rotate_old", "rotate_tidy",

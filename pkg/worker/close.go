@@ -24,7 +24,7 @@ func (w *Worker) close(ctx context.Context) error {
 	w.kickSession() // everyone sees "draining"
 	w.leaveAll(ctx)
 	w.lanes.close()
-	w.giveBackWaiting()
+	w.giveBack(w.lanes.takeWaiting(func(*task) bool { return false }))
 	if !w.awaitHandlers(w.cfg.Grace) {
 		w.stopHandlers()
 		limit := min(lateReturn, max(w.cfg.ExitsBy-time.Since(begun)-exitMargin, 100*time.Millisecond))
@@ -63,15 +63,6 @@ func (w *Worker) leaveAll(ctx context.Context) {
 	}
 	if err := w.bus.Leave(ctx, w.name(), queues); err != nil {
 		w.trouble("redis", err)
-	}
-}
-
-// giveBackWaiting releases what was claimed and has not started.
-func (w *Worker) giveBackWaiting() {
-	for _, t := range w.lanes.takeWaiting(func(*task) bool { return false }) {
-		if t.decide() {
-			w.results.submit(t, verdict{verb: release, event: EventReleased})
-		}
 	}
 }
 
@@ -118,9 +109,9 @@ func (w *Worker) giveUpRunning(wait time.Duration) {
 			w.tasks.remove(t)
 			continue
 		}
-		v := verdict{verb: release, event: EventReleased}
-		w.notify(s.ctx, t, &v, v.next())
+		v := verdict{verb: release, event: EventReleased, err: job.ErrShutdown}
 		w.results.add(&decision{t: t, v: v, wait: wait})
+		apart(func() { w.notify(t.context(), t, &v) })
 	}
 	if n > 0 {
 		w.log.Error("handlers did not return in time", "jobs", n, "due again in", wait)

@@ -42,8 +42,10 @@ type dispatcher struct {
 	pollAt   time.Time     // local
 	dbOffset time.Duration // database clock minus local clock, from the last claim
 	errors   int
-	busy     bool // the last claim came back full
-	passedOn time.Time
+	busy     bool         // the last claim came back full
+	full     bool         // there was no room for a claim: wait for a slot, not for a poll that is due
+	passedOn time.Time    // local
+	passOwed []coord.Hint // queues that had more, not announced yet: passedOn was too recent
 	floors   map[*handler][][pgstore.Priorities]pgstore.Position // where scans began that left out a full kind
 	missing  map[job.ID]time.Time                                // jobs without a log row: first seen, local
 }
@@ -59,9 +61,10 @@ func newDispatcher(w *Worker) *dispatcher {
 
 // run claims until ctx ends. A claim that is under way then is read to its end: its jobs are given back.
 func (d *dispatcher) run(ctx context.Context) {
+	work := context.WithoutCancel(ctx) // a claim that is cut off may be committed, and nobody would know its jobs
 	for ctx.Err() == nil {
 		d.clear()
-		again, err := d.step(ctx)
+		again, err := d.step(work)
 		if err != nil {
 			d.afterError(ctx, err)
 			continue
@@ -105,8 +108,11 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 			return false, err
 		}
 	}
+	d.fireProbes(time.Now())
 	each, total := d.room()
-	if total == 0 {
+	if d.full = total == 0; d.full {
+		d.w.giveBack(d.w.lanes.takeStalled(time.Now()))
+		d.passOn(ctx)
 		return false, nil // hungry is set: a freed slot wakes us
 	}
 	poll := !time.Now().Before(d.pollAt) || d.mark.whole
@@ -116,8 +122,10 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	d.deliver(s, got)
+	d.setHungry(d.leftOut(each, got))
 	if d.busy = d.isFull(got); d.busy {
-		d.passOn(ctx, got)
+		d.owePass(got)
+		d.passOn(ctx)
 		return true, nil
 	}
 	d.armNext(got, len(got.Jobs) > 0)
@@ -233,10 +241,17 @@ func (d *dispatcher) deliver(s *session, got pgstore.Claimed) {
 		tasks = append(tasks, t)
 	}
 	d.putOffMissing(s, got.Missing)
+	if s.lost() { // between the claim and now: what it has given us may run elsewhere already
+		for _, t := range tasks {
+			d.w.drop(t, job.ErrLeaseLost)
+		}
+		return
+	}
 	d.w.lanes.add(tasks)
 	for t := d.w.lanes.take(time.Now()); t != nil; t = d.w.lanes.take(time.Now()) {
 		d.w.start(t)
 	}
+	d.w.giveBack(d.w.lanes.takeExcess())
 }
 
 // isFull reports whether the claim was limited by slots or bytes: there may be more.
@@ -246,12 +261,29 @@ func (d *dispatcher) isFull(got pgstore.Claimed) bool {
 			return true
 		}
 	}
-	d.setHungry(false)
+	return false
+}
+
+// leftOut reports whether the claim passed something over for want of a slot: a whole queue, a priority, a kind. Then a
+// slot that is freed must wake us (slotFlag).
+func (d *dispatcher) leftOut(each []int, got pgstore.Claimed) bool {
+	if len(d.floors) > 0 || slices.Contains(each, 0) {
+		return true
+	}
+	found := len(got.Jobs)+len(got.Missing) > 0 // else the queue is paused
+	for _, scans := range got.Scans {
+		if slices.Contains(scans[:], pgstore.Cut) || found && slices.Contains(scans[:], pgstore.NotScanned) {
+			return true
+		}
+	}
 	return false
 }
 
 // afterError waits a little, at most a second, and sees to what the error may have left behind.
 func (d *dispatcher) afterError(ctx context.Context, err error) {
+	if pgstore.IsUnknown(err) {
+		d.reconcileSoon() // it may have been committed: read back what this session holds
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -266,35 +298,43 @@ func (d *dispatcher) afterError(ctx context.Context, err error) {
 	}
 	d.w.trouble("claim", err)
 	d.w.resetPools(err)
-	if pgstore.IsUnknown(err) {
-		d.reconcileSoon() // it may have been committed: read back what this session holds
-	}
 	d.errors = min(d.errors+1, 5)
 	sleep(ctx, jitter(min(50*time.Millisecond<<d.errors, time.Second)))
 }
 
+// passEvery is how often a busy worker tells others of what it leaves.
+const passEvery = 50 * time.Millisecond
+
+// owePass notes the queues that had more than this claim could take.
+func (d *dispatcher) owePass(got pgstore.Claimed) {
+	d.passOwed = d.passOwed[:0]
+	for lane, scans := range got.Scans {
+		if slices.Contains(scans[:], pgstore.Cut) {
+			name := d.w.lanes.all[lane].name
+			d.passOwed = append(d.passOwed, coord.Hint{Queue: name, Count: 1, ReadyAt: got.Now.Add(-overlap)})
+		}
+	}
+}
+
 // passOn leaves the idle sets after a claim that filled the slots and wakes one more worker for each queue that had
-// more, in one script (fullForward, leaveFirst); at most every 50 ms.
-func (d *dispatcher) passOn(ctx context.Context, got pgstore.Claimed) {
-	if !d.w.bus.Enabled() || time.Since(d.passedOn) < 50*time.Millisecond {
+// more, in one script (fullForward, leaveFirst). It does so every 50 ms at most; what is owed by then is passed on by the
+// next claim, or by a dispatcher that waits for a slot.
+func (d *dispatcher) passOn(ctx context.Context) {
+	if len(d.passOwed) == 0 || !d.w.bus.Enabled() || time.Since(d.passedOn) < passEvery {
 		return
 	}
 	d.passedOn = time.Now()
 	var queues []string
-	var more []coord.Hint
 	d.mu.Lock()
-	for lane, scans := range got.Scans {
-		name := d.w.lanes.all[lane].name
+	for lane, n := range d.w.lanes.all {
 		if d.registered[lane] {
-			queues = append(queues, name)
+			queues = append(queues, n.name)
 			d.registered[lane] = false
-		}
-		if slices.Contains(scans[:], pgstore.Cut) {
-			more = append(more, coord.Hint{Queue: name, Count: 1, ReadyAt: got.Now.Add(-overlap)})
 		}
 	}
 	d.mu.Unlock()
-	if err := d.w.bus.Leave(ctx, d.w.name(), queues, more...); err != nil {
+	if err := d.w.bus.Leave(ctx, d.w.name(), queues, d.passOwed...); err != nil {
 		d.w.trouble("redis", err)
 	}
+	d.passOwed = nil
 }

@@ -94,14 +94,29 @@ func (e *events) send(ev Event) {
 	}
 }
 
-// notify calls the lossless hooks for a decided attempt. A hook that panics hurts nobody.
-func (w *Worker) notify(ctx context.Context, t *task, v *verdict, next Next) {
-	if w.cfg.OnError != nil && v.err != nil && v.verb != release {
-		w.guard("OnError", func() { w.cfg.OnError(ctx, t.row, v.err, next) })
-	}
+// notify calls the lossless hooks for a decided attempt. A hook that panics hurts nobody; one that calls runtime.Goexit
+// ends this goroutine.
+func (w *Worker) notify(ctx context.Context, t *task, v *verdict) {
+	w.notifyError(ctx, t, v)
 	if w.cfg.OnFinish != nil {
-		w.guard("OnFinish", func() { w.cfg.OnFinish(ctx, t.row, v.err, next) })
+		w.guard("OnFinish", func() { w.cfg.OnFinish(ctx, t.row, v.err, v.next()) })
 	}
+}
+
+func (w *Worker) notifyError(ctx context.Context, t *task, v *verdict) {
+	if w.cfg.OnError != nil && v.failed() {
+		w.guard("OnError", func() { w.cfg.OnError(ctx, t.row, v.err, v.next()) })
+	}
+}
+
+// apart runs hooks in a goroutine of their own and waits for it: a caller that a Goexit must not end.
+func apart(hooks func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hooks()
+	}()
+	<-done
 }
 
 func (w *Worker) guard(hook string, f func()) {

@@ -24,6 +24,7 @@ type task struct {
 
 	mu       sync.Mutex
 	cancel   context.CancelCauseFunc // nil until the handler starts
+	stopped  error                   // a cause that came before that
 	started  time.Time               // of the handler
 	decided  bool                    // a verdict was given: by its return, by abandonment, or by release
 	finished bool                    // FinishTx was called without error
@@ -49,7 +50,9 @@ func (w *Worker) runOne(t *task) (next *task) {
 		if returned {
 			return
 		}
-		w.settle(t, nil, &job.PanicError{}) // Goexit: neither returned nor panicked; no-op if settled already
+		if !t.isDecided() {
+			w.settle(t, nil, &job.PanicError{}) // Goexit: neither returned nor panicked
+		}
 		if next = w.freeSlot(t); next != nil {
 			w.start(next)
 		}
@@ -77,10 +80,10 @@ func (w *Worker) execute(t *task) {
 	defer cancel(nil)
 	t.mu.Lock()
 	t.cancel, t.started = cancel, time.Now()
-	t.mu.Unlock()
-	if w.tasks.cancelled(t.row.ID) {
-		cancel(job.ErrCancelled)
+	if t.stopped != nil {
+		cancel(t.stopped)
 	}
+	t.mu.Unlock()
 	ctx = client.WithJob(context.WithValue(ctx, taskKey{}, t), w.client, t.row.ID, t.row.Trace)
 	if timeout > 0 {
 		var stop context.CancelFunc
@@ -93,10 +96,11 @@ func (w *Worker) execute(t *task) {
 	t.ctx = ctx
 	t.mu.Unlock()
 	w.events.send(Event{Type: EventClaimed, Row: t.row})
-	err = chain(ctx, &t.row, append(w.cfg.Middleware[:len(w.cfg.Middleware):len(w.cfg.Middleware)], t.handler.middleware...),
+	row := t.row // a copy: what middleware changes in it reaches the handler, not the fence that the result is written with
+	err = chain(ctx, &row, append(w.cfg.Middleware[:len(w.cfg.Middleware):len(w.cfg.Middleware)], t.handler.middleware...),
 		func(ctx context.Context) (err error) {
 			defer recoverInto(&err)
-			result, err = t.handler.call(ctx, t)
+			result, err = t.handler.call(ctx, t, row)
 			return err
 		})
 	w.settle(t, result, err)
@@ -163,20 +167,26 @@ func (w *Worker) settle(t *task, result []byte, err error) {
 	}
 	t.mu.Unlock()
 	cause := context.Cause(ctx)
-	v := judge(&t.row, t.backoff(), err, cause, ran)
+	v := judgeSafely(&t.row, t.backoff(), err, cause, ran)
 	v.result = result
-	if finished {
-		v.verify = true // the user's transaction decided; look what it came to
-	}
-	if errors.Is(cause, job.ErrLeaseLost) {
-		w.drop(t, cause)
-		return
-	}
 	if v.warning != "" {
 		w.log.Warn(v.warning, "job", t.row.ID, "kind", t.row.Kind)
 	}
-	w.notify(ctx, t, &v, v.next())
-	w.submit(t, v)
+	// What follows the hooks is deferred: one that calls runtime.Goexit must not lose the result.
+	switch {
+	case t.verdicts != nil:
+		defer w.submit(t, v)
+	case errors.Is(cause, job.ErrLeaseLost):
+		v = verdict{verb: release, event: EventLeaseLost, err: job.ErrLeaseLost}
+		defer w.drop(t, cause)
+	case finished:
+		v.verify = true // the user's transaction decided: the hooks hear what it came to when that was looked up
+		w.submit(t, v)
+		return
+	default:
+		defer w.submit(t, v)
+	}
+	w.notify(ctx, t, &v)
 }
 
 // submit hands a verdict on.
@@ -238,14 +248,26 @@ func (w *Worker) abandon(t *task) {
 	}
 	w.stats.abandoned.Add(1)
 	w.log.Error("handler ignores its context: attempt given up", "job", t.row.ID, "kind", t.row.Kind)
+	defer func() { // deferred, as in settle
+		if next := w.freeSlot(t); next != nil {
+			w.start(next)
+		}
+	}()
 	err := fmt.Errorf("%w: the handler ignored its context for another %v", job.ErrTimeout, w.cfg.Lease)
 	v := judge(&t.row, t.backoff(), err, job.ErrTimeout, time.Since(t.started))
 	w.events.send(Event{Type: EventAbandoned, Row: t.row, Err: err, Next: v.next()})
-	w.notify(t.session.ctx, t, &v, v.next())
-	w.submit(t, v)
-	if next := w.freeSlot(t); next != nil {
-		w.start(next)
+	defer w.submit(t, v)
+	w.notify(t.context(), t, &v)
+}
+
+// context is the handler's, or its session's before it has one.
+func (t *task) context() context.Context {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx == nil {
+		return t.session.ctx
 	}
+	return t.ctx
 }
 
 func (t *task) isDecided() bool {

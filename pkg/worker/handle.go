@@ -44,7 +44,8 @@ func (j *Job[T]) FinishTx(ctx context.Context, tx pgx.Tx, result any) error {
 func (j *Job[T]) FenceToken() int { return j.Fence }
 
 // Middleware wraps the calls of handlers. next calls the handler (and inner middleware) and returns its error; a panic
-// of the handler arrives as a *job.PanicError.
+// of the handler arrives as a *job.PanicError. row is a copy: what is changed in it (a payload that is decrypted) reaches
+// the handler, and nothing else.
 type Middleware func(ctx context.Context, row *job.Row, next func(context.Context) error) error
 
 // HandlerOptions are a kind's execution defaults. What the job's row says goes before.
@@ -74,7 +75,7 @@ type handler struct {
 	middleware  []Middleware
 	stopOnDoubt bool
 	queue       string // that the args type names, for a warning at start; "" if none
-	call        func(ctx context.Context, t *task) (result []byte, err error)
+	call        func(ctx context.Context, t *task, row job.Row) (result []byte, err error)
 }
 
 // Handle registers f for the kind of T. Options may be given once. It panics on a programmer's mistake: a kind that is
@@ -112,10 +113,10 @@ func newHandler[T job.Args](f func(context.Context, *Job[T]) (any, error), opts 
 		h.timeout, h.backoff, h.slots, h.stopOnDoubt = o.Timeout, o.Backoff, o.Slots, o.StopOnDoubt
 		h.aliases, h.middleware = o.Aliases, o.Middleware
 	}
-	h.call = func(ctx context.Context, t *task) ([]byte, error) {
-		j := &Job[T]{Row: t.row, task: t}
-		if err := json.Unmarshal(t.row.Payload, &j.Args); err != nil {
-			return nil, fmt.Errorf("decode payload of %s: %w", t.row.Kind, err)
+	h.call = func(ctx context.Context, t *task, row job.Row) ([]byte, error) {
+		j := &Job[T]{Row: row, task: t}
+		if err := json.Unmarshal(row.Payload, &j.Args); err != nil {
+			return nil, fmt.Errorf("decode payload of %s: %w", row.Kind, err)
 		}
 		result, err := f(ctx, j)
 		if err != nil || result == nil {
@@ -145,7 +146,7 @@ func (w *Worker) register(h *handler) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.started {
+	if w.started || w.draining {
 		panic("worker: Handle " + h.kind + ": the worker runs already")
 	}
 	for _, kind := range append([]string{h.kind}, h.aliases...) {

@@ -10,6 +10,11 @@ import (
 
 // putOffMissing gives jobs without a log row back for a second, not counted, and after the grace discards them.
 func (d *dispatcher) putOffMissing(s *session, rows []job.Row) {
+	for id, first := range d.missing {
+		if time.Since(first) > 2*d.w.cfg.MissingPayloadGrace {
+			delete(d.missing, id) // others took it, or its log row came back
+		}
+	}
 	for _, row := range rows {
 		first, seen := d.missing[row.ID]
 		if !seen {
@@ -26,6 +31,7 @@ func (d *dispatcher) putOffMissing(s *session, rows []job.Row) {
 		delete(d.missing, row.ID)
 		v := verdict{failure: pgstore.Failure{Held: t.held()}}
 		v.end(job.DeadDiscarded, "discarded", EventDiscarded, errNoPayload)
+		apart(func() { d.w.notifyError(t.context(), t, &v) })
 		d.w.results.submit(t, v)
 	}
 }

@@ -72,14 +72,16 @@ func (r *results) verify(ctx context.Context, s *session, ds []*decision) error 
 	for _, d := range ds {
 		if o, ok := ended[d.t.row.ID]; ok && o.Session == s.id && o.Fence == d.t.row.Fence {
 			d.v.verb, d.v.event, d.v.err = complete, EventCompleted, nil
+			apart(func() { r.w.notify(d.t.context(), d.t, &d.v) })
 			r.settled(d, true)
 			continue
 		}
-		err := d.v.err
-		if err == nil {
-			err = errNotCommitted
+		v := d.v // what the handler returned stands, with the end of its context as the cause
+		v.verify = false
+		if v.verb == complete {
+			v = judgeSafely(&d.t.row, d.t.backoff(), errNotCommitted, nil, d.v.failure.Ran)
 		}
-		v := judge(&d.t.row, d.t.backoff(), err, nil, d.v.failure.Ran)
+		apart(func() { r.w.notify(d.t.context(), d.t, &v) })
 		r.submit(d.t, v)
 	}
 	return nil
@@ -136,6 +138,10 @@ func (r *results) release(ctx context.Context, s *session, ds []*decision) error
 		if !ok {
 			continue
 		}
+		if d.wait > 0 {
+			r.w.disp.dueAgain(d.t.row.Queue, at, d.wait)
+			continue
+		}
 		h := hints[d.t.row.Queue]
 		if h == nil {
 			h = &coord.Hint{Queue: d.t.row.Queue, ReadyAt: at}
@@ -146,7 +152,7 @@ func (r *results) release(ctx context.Context, s *session, ds []*decision) error
 			h.ReadyAt = at
 		}
 	}
-	if ds[0].wait == 0 {
+	if len(hints) > 0 {
 		r.w.wakeOthers(ctx, hints)
 	}
 	return nil

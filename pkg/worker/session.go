@@ -121,6 +121,8 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 	case errors.Is(err, pgstore.ErrSessionLost):
 		w.lose(s)
 		return err
+	case err != nil && ctx.Err() != nil:
+		return err // the end of the process, not trouble
 	case err != nil:
 		w.renewalFailed(s, err)
 		return err
@@ -134,7 +136,8 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 	for _, id := range changes.Cancelled {
 		w.tasks.stop(id, job.ErrCancelled)
 	}
-	if changes.Running > w.tasks.len() {
+	w.obeyPauses(changes)
+	if changes.Running > w.tasks.countOf(s) {
 		w.disp.reconcileSoon() // orphans: rows that name this session and that it does not know
 	}
 	return nil

@@ -9,9 +9,8 @@ import (
 // taskSet holds what this process holds, from the claim's answer until the result is durable: the other half of the
 // database's account, which a renewal compares.
 type taskSet struct {
-	mu     sync.Mutex
-	all    map[job.ID]*task
-	cancel map[job.ID]bool // asked to cancel before they started
+	mu  sync.Mutex
+	all map[job.ID]*task
 }
 
 func (s *taskSet) add(t *task) {
@@ -26,7 +25,6 @@ func (s *taskSet) remove(t *task) {
 	defer s.mu.Unlock()
 	if s.all[t.row.ID] == t {
 		delete(s.all, t.row.ID)
-		delete(s.cancel, t.row.ID)
 	}
 }
 
@@ -36,33 +34,20 @@ func (s *taskSet) get(id job.ID) *task {
 	return s.all[id]
 }
 
-// cancelled reports whether id was asked to cancel before it started.
-func (s *taskSet) cancelled(id job.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cancel[id]
-}
-
 // stop cancels the handler of id, or notes it for when it starts.
 func (s *taskSet) stop(id job.ID, cause error) {
-	s.mu.Lock()
-	t := s.all[id]
-	if t != nil {
-		if s.cancel == nil {
-			s.cancel = make(map[job.ID]bool)
-		}
-		s.cancel[id] = true
-	}
-	s.mu.Unlock()
-	if t != nil {
+	if t := s.get(id); t != nil {
 		t.stop(cause)
 	}
 }
 
-// stop cancels a started handler with cause.
+// stop cancels the handler with cause; one that has not started yet starts with its context ended.
 func (t *task) stop(cause error) {
 	t.mu.Lock()
 	cancel := t.cancel
+	if cancel == nil && t.stopped == nil {
+		t.stopped = cause
+	}
 	t.mu.Unlock()
 	if cancel != nil {
 		cancel(cause)
@@ -80,6 +65,18 @@ func (s *taskSet) of(ses *session) []*task {
 		}
 	}
 	return out
+}
+
+// countOf returns how many tasks ses holds. Handlers that outlive a lost session are not its successor's.
+func (s *taskSet) countOf(ses *session) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.all {
+		if t.session == ses {
+			n++
+		}
+	}
+	return n
 }
 
 // count returns how many tasks there are, and how many of them killed two processes before.

@@ -22,15 +22,24 @@ func (d *dispatcher) pollEvery() time.Duration {
 func (d *dispatcher) armNext(got pgstore.Claimed, found bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.due = time.Time{}
-	if got.Next.IsZero() || d.w.sweeperLives() {
+	now := time.Now()
+	if d.w.sweeperLives() {
+		d.due = time.Time{}
+		return
+	}
+	if d.due.Before(now) { // else dueAgain set it, perhaps for a job that the claim was too early to see
+		d.due = time.Time{}
+	}
+	if got.Next.IsZero() {
 		return
 	}
 	wait := got.Next.Sub(got.Now)
 	if !found {
 		wait = max(wait, 50*time.Millisecond) // it may be of a kind that nobody here knows: do not chase those
 	}
-	d.due = time.Now().Add(wait)
+	if at := now.Add(wait); d.due.IsZero() || at.Before(d.due) {
+		d.due = at
+	}
 }
 
 // dueAgain is told of a job of this process that will be due again.
@@ -41,9 +50,10 @@ func (d *dispatcher) dueAgain(queue string, at time.Time, wait time.Duration) {
 	if d.w.sweeperLives() {
 		return
 	}
-	when := time.Now().Add(wait)
+	now := time.Now()
+	when := now.Add(wait)
 	d.mu.Lock()
-	sooner := d.due.IsZero() || when.Before(d.due)
+	sooner := d.due.Before(now) || when.Before(d.due) // one that has passed is about to be replaced
 	if sooner {
 		d.due = when
 	}
@@ -53,15 +63,22 @@ func (d *dispatcher) dueAgain(queue string, at time.Time, wait time.Duration) {
 	}
 }
 
+// fullLook is how often a dispatcher without room looks, for what no slot tells: results that were written after an
+// outage, tasks that have waited for too long, a hint that is owed to others.
+const fullLook = 100 * time.Millisecond
+
 // sleep waits for the flag, a timer of its own, a probe or the poll.
 func (d *dispatcher) sleep(ctx context.Context) {
 	d.mu.Lock()
 	until := d.pollAt
-	if !d.due.IsZero() && d.due.Before(until) {
+	if d.full {
+		until = time.Now().Add(fullLook)
+	}
+	if !d.full && !d.due.IsZero() && d.due.Before(until) {
 		until = d.due
 	}
 	for _, p := range d.probes {
-		if p.next.Before(until) {
+		if !d.full && p.next.Before(until) {
 			until = p.next
 		}
 	}
@@ -76,6 +93,5 @@ func (d *dispatcher) sleep(ctx context.Context) {
 	case <-ctx.Done():
 	case <-d.wake:
 	case <-timer.C:
-		d.fireProbes(time.Now())
 	}
 }

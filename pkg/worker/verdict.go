@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 
 	"github.com/weirq/weir/pkg/job"
@@ -36,6 +37,19 @@ type verdict struct {
 	verify  bool // FinishTx was called: its transaction decides, not the handler's return
 }
 
+// failed reports whether OnError is told.
+func (v *verdict) failed() bool {
+	switch v.verb {
+	case retry:
+		return v.event != EventSnoozed
+	case bury:
+		return true
+	case release:
+		return v.event == EventLeaseLost
+	}
+	return false
+}
+
 // next says what will happen to the job if the verdict is accepted.
 func (v *verdict) next() Next {
 	switch {
@@ -47,6 +61,18 @@ func (v *verdict) next() Next {
 		return Next{State: job.Available, WillRetry: true}
 	}
 	return Next{State: job.Retrying, Delay: v.failure.Wait, WillRetry: true}
+}
+
+// judgeSafely is judge, but an error whose methods panic (a nil pointer in an error, with an Unwrap method) is itself
+// the attempt's failure: it must not take the process down.
+func judgeSafely(row *job.Row, backoff job.Backoff, err, cause error, ran time.Duration) (v verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			stack := job.SanitizeText(string(debug.Stack()), job.MaxStackBytes)
+			v = judge(row, backoff, &job.PanicError{Value: r, Stack: stack}, cause, ran)
+		}
+	}()
+	return judge(row, backoff, err, cause, ran)
 }
 
 // judge decides what becomes of an attempt that returned err after ran. cause is why its context had ended, nil if it
@@ -102,14 +128,23 @@ func decided(err error) bool {
 	return !errors.As(err, &panicked) && (errors.As(err, &cancel) || errors.As(err, &discard))
 }
 
+// timeoutError says that it was the timeout, and keeps what the handler said about where that met it.
 func timeoutError(err error) error {
-	if err == nil || errors.Is(err, job.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case err == nil || err == context.DeadlineExceeded:
 		return job.ErrTimeout
+	case errors.Is(err, job.ErrTimeout):
+		return err
 	}
 	return fmt.Errorf("%w: %w", job.ErrTimeout, err)
 }
 
+var errNoReason = errors.New("no reason given")
+
 func (v *verdict) end(state int16, outcome string, event EventType, err error) {
+	if err == nil {
+		err = errNoReason // Cancel(nil): a nil would look like a completion to the hooks
+	}
 	v.verb, v.event, v.err = bury, event, err
 	v.failure.Final, v.failure.Outcome = state, outcome
 	v.describe(err)
@@ -140,8 +175,7 @@ func (v *verdict) fail(row *job.Row, backoff job.Backoff, err error) {
 
 func (v *verdict) describe(err error) {
 	if err == nil {
-		v.failure.Error = "no reason given"
-		return
+		err = errNoReason
 	}
 	v.failure.Error = errorText(err)
 	var p *job.PanicError

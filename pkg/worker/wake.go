@@ -15,12 +15,47 @@ var probeAfter = []time.Duration{
 	500 * time.Millisecond, 1000 * time.Millisecond, 2000 * time.Millisecond,
 }
 
-// probe is a series of re-probes; a lane has one at a time.
+// probe is a series of re-probes; a lane has one at a time, and further hints prolong it. Each hint is looked after for
+// two seconds at least, by what the series goes back to, and four at most.
 type probe struct {
-	from  time.Time // least ready_at announced, on the database clock
-	step  int
-	begun time.Time
-	next  time.Time // local
+	from   time.Time // least ready_at announced, on the database clock
+	fresh  time.Time // the least of those announced since turned; takes from's place two seconds after. Zero: none
+	turned time.Time // local
+	step   int
+	begun  time.Time
+	next   time.Time // local
+}
+
+func newProbe(from, now time.Time) *probe {
+	return &probe{from: from, fresh: from, turned: now, begun: now, next: now.Add(probeAfter[0])}
+}
+
+// prolong begins the series anew for a further hint. What is due sooner stays due: hints that come without end must not
+// put the looking off.
+func (p *probe) prolong(from, now time.Time) {
+	if from.Before(p.from) {
+		p.from = from
+	}
+	if p.fresh.IsZero() || from.Before(p.fresh) {
+		p.fresh = from
+	}
+	p.step, p.begun = 0, now
+	if first := now.Add(probeAfter[0]); first.Before(p.next) {
+		p.next = first
+	}
+}
+
+// fire returns from where to look now, and whether the series is over.
+func (p *probe) fire(now time.Time) (from time.Time, over bool) {
+	from = p.from
+	if now.Sub(p.turned) >= probeAfter[len(probeAfter)-1] && !p.fresh.IsZero() {
+		p.from, p.fresh, p.turned = p.fresh, time.Time{}, now
+	}
+	if p.step++; p.step == len(probeAfter) {
+		return from, true
+	}
+	p.next = p.begun.Add(probeAfter[p.step])
+	return from, false
 }
 
 // name is this process' name on the bus: its first session's id would change, the client's does not.
@@ -48,9 +83,8 @@ func (w *Worker) onHint(h coord.Hint) {
 	if !w.canTake(h) {
 		w.forward(h)
 		if lane >= 0 && w.knows(h.Kind) {
-			w.disp.lower(h.Queue, h.ReadyAt) // a slot that is freed looks there
-		}
-		if lane >= 0 {
+			w.disp.hint(lane, h) // a slot that is freed looks there
+		} else if lane >= 0 {
 			w.disp.signal() // it was taken out of the idle set: register again
 		}
 		return
@@ -60,15 +94,13 @@ func (w *Worker) onHint(h coord.Hint) {
 
 // localWake takes the hint of an enqueue in this very process, without Redis.
 func (w *Worker) localWake(h coord.Hint) (taken bool) {
-	if !w.canTake(h) || h.Count > max(w.lanes.free(h.Queue), 1) {
-		// Others are needed too; what fits here is not left to them alone.
-		if lane := w.disp.laneOf(h.Queue); lane >= 0 && w.canTake(h) {
-			w.disp.hint(lane, h)
-		}
+	lane := w.disp.laneOf(h.Queue)
+	if lane < 0 || !w.knows(h.Kind) || w.closing.Load() {
 		return false
 	}
-	w.disp.hint(w.disp.laneOf(h.Queue), h)
-	return true
+	taken = w.canTake(h)
+	w.disp.hint(lane, h) // also without a free slot: one that is freed looks there
+	return taken
 }
 
 // canTake reports whether a hint's job could start here now.
@@ -88,24 +120,15 @@ func (w *Worker) knows(kind string) bool {
 func (w *Worker) onControl(c coord.Control) {
 	switch c.Verb {
 	case "cancel":
-		if id, err := job.ParseID(c.ID); err == nil && w.tasks.get(id) != nil {
+		id, err := job.ParseID(c.ID)
+		if c.ID == "" || err == nil && w.tasks.get(id) != nil { // no id: more than are named one by one
 			w.kickSession() // read the row: a message is never an order
 		}
 	case "resume":
 		w.disp.lookAtAll()
+		w.kickSession()
 	case "pause":
-		w.releasePaused(c)
-	}
-}
-
-// releasePaused gives back what was claimed and has not started: a pause holds from now on.
-func (w *Worker) releasePaused(c coord.Control) {
-	for _, t := range w.lanes.takeWaiting(func(t *task) bool {
-		return c.Queue != t.row.Queue && c.Kind != t.row.Kind
-	}) {
-		if t.decide() {
-			w.results.submit(t, verdict{verb: release, event: EventReleased})
-		}
+		w.kickSession()
 	}
 }
 
@@ -164,12 +187,9 @@ func (d *dispatcher) hint(lane int, h coord.Hint) {
 	if h.Early {
 		now := time.Now()
 		if p := d.probes[lane]; p != nil {
-			if h.ReadyAt.Before(p.from) {
-				p.from = h.ReadyAt
-			}
-			p.step, p.begun, p.next = 0, now, now.Add(probeAfter[0]) // one series, begun anew
+			p.prolong(h.ReadyAt, now)
 		} else {
-			d.probes[lane] = &probe{from: h.ReadyAt, begun: now, next: now.Add(probeAfter[0])}
+			d.probes[lane] = newProbe(h.ReadyAt, now)
 		}
 	}
 	d.mu.Unlock()
@@ -184,12 +204,11 @@ func (d *dispatcher) fireProbes(now time.Time) {
 		if p.next.After(now) {
 			continue
 		}
-		d.lowerLocked(lane, p.from)
-		if p.step++; p.step == len(probeAfter) {
+		from, over := p.fire(now)
+		d.lowerLocked(lane, from)
+		if over {
 			delete(d.probes, lane)
-			continue
 		}
-		p.next = p.begun.Add(probeAfter[p.step])
 	}
 }
 

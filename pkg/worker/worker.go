@@ -55,9 +55,11 @@ type Config struct {
 	LeaseURL string
 	// Middleware wraps every handler, the first outermost.
 	Middleware []Middleware
-	// OnError is called for every attempt that did not complete, OnFinish for every attempt; err is nil if it completed.
-	// They are called once, synchronously, in the handler's goroutine and with its context's values, before the result
-	// is written: a slow hook holds a slot.
+	// OnError is called for every attempt that failed, timed out, was cancelled or lost its lease, OnFinish for every
+	// attempt, also those that were snoozed or released; err is nil if it completed. They are called once, synchronously,
+	// in the handler's goroutine and with its context's values, before the result is written: a slow hook holds a slot.
+	// After FinishTx it is the goroutine that looks up what the transaction came to. OnError alone is also told of a job
+	// that ends without an attempt, its payload being gone, and of a result that the database refuses.
 	OnError  func(ctx context.Context, row job.Row, err error, next Next)
 	OnFinish func(ctx context.Context, row job.Row, err error, next Next)
 	// Sweep runs a sweeper in this process; Sweeper tunes it.
@@ -100,6 +102,7 @@ type Worker struct {
 	renewal *pgstore.Store
 	pools   []resetter
 	session sessionKeeper
+	pauses  pauses
 	tasks   taskSet
 	results results
 	disp    *dispatcher

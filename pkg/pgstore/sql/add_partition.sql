@@ -13,7 +13,7 @@ BEGIN
   EXECUTE format('CREATE TABLE weir.%I (LIKE weir.%I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING STORAGE)', p_name, p_parent);
   EXECUTE format('ALTER TABLE weir.%I ATTACH PARTITION weir.%I FOR VALUES FROM (%L) TO (%L)', p_parent, p_name, p_from, p_to);
   RETURN true;
-EXCEPTION WHEN duplicate_table OR unique_violation THEN
+EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN
   RETURN false;
 END
 $$;

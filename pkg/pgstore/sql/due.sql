@@ -6,7 +6,7 @@
 -- run wakes nobody. Returns a row a queue that has something: how many are due and the least ready_at among them, the
 -- coming ready_at in order, and the time.
 CREATE FUNCTION weir.due_v1(p_window_ms int, p_grace_ms int, p_horizon_ms int, p_limit int)
-RETURNS TABLE (due_queue text, due bigint, least timestamptz, coming timestamptz[], db_now timestamptz)
+RETURNS TABLE (due_queue text, due bigint, oldest timestamptz, coming timestamptz[], db_now timestamptz)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
 SET jit = off
@@ -21,7 +21,7 @@ DECLARE
   v_until timestamptz := statement_timestamp() + p_horizon_ms * interval '1 ms';
 BEGIN
   FOR r IN SELECT w.queue, w.kinds FROM weir.served_v1() AS w LOOP
-    due := 0; least := NULL; coming := NULL;
+    due := 0; oldest := NULL; coming := NULL;
     FOR p IN 1 .. 9 LOOP
       SELECT count(*), min(x.ready_at) FROM (
         SELECT l.ready_at, l.kind, l.expires_at FROM weir.live AS l
@@ -30,7 +30,7 @@ BEGIN
       WHERE x.kind = ANY (r.kinds) AND (x.expires_at IS NULL OR x.expires_at > statement_timestamp())
       INTO v_due, v_least;
       due := due + v_due;
-      least := least(least, v_least);
+      oldest := least(oldest, v_least);
       SELECT array_agg(x.ready_at ORDER BY x.ready_at) FROM (
         SELECT l.ready_at, l.kind FROM weir.live AS l
         WHERE l.state = 0 AND l.queue = r.queue AND l.priority = p AND l.ready_at > statement_timestamp() AND l.ready_at <= v_until

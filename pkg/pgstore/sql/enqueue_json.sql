@@ -18,5 +18,5 @@ AS $$
   )
   SELECT (extract(epoch FROM e.db_now) * 1000000)::bigint, e.inserted, (extract(epoch FROM e.least_ready) * 1000000)::bigint,
     array_to_string(e.duplicates, ',')
-  FROM args, weir.enqueue_v1(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15) AS e
+  FROM args, weir.enqueue_v1(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, false) AS e
 $$;

@@ -33,7 +33,7 @@ BEGIN
   PERFORM weir.enqueue_v1(ARRAY[v_id], ARRAY[kind], ARRAY[queue], ARRAY[payload::text], ARRAY[priority::smallint],
     ARRAY[max_attempts], ARRAY[(extract(epoch FROM delay) * 1000)::bigint], ARRAY[scheduled_at],
     ARRAY[(extract(epoch FROM expires_in) * 1000)::bigint], ARRAY[(extract(epoch FROM timeout) * 1000)::bigint],
-    ARRAY[backoff], ARRAY[to_json(tags)::text], ARRAY[metadata::text], NULL, NULL);
+    ARRAY[backoff], ARRAY[to_json(tags)::text], ARRAY[metadata::text], NULL, NULL, id IS NULL);
   RETURN v_id;
 END
 $$;

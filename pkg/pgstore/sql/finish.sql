@@ -19,10 +19,10 @@ BEGIN
     DELETE FROM weir.live AS l
     USING unnest(p_ids, p_fences, p_results) AS i (id, fence, result)
     WHERE l.id = ANY (ARRAY[i.id]) AND l.fence = i.fence AND l.session IS NOT DISTINCT FROM p_session
-    RETURNING l.id, l.kind, l.queue, l.fence, l.attempt, l.claimed_at, i.result
+    RETURNING l.id, l.queue, l.fence, l.attempt, l.claimed_at, i.result
   ), written AS (
-    INSERT INTO weir.outcomes (finished_at, claimed_at, fence, attempt, id, session, kind, queue, result)
-    SELECT clock_timestamp(), g.claimed_at, g.fence, g.attempt, g.id, p_session, g.kind, g.queue, g.result::json
+    INSERT INTO weir.outcomes (finished_at, claimed_at, fence, attempt, id, session, queue, result)
+    SELECT clock_timestamp(), g.claimed_at, g.fence, g.attempt, g.id, p_session, g.queue, g.result::json
     FROM gone AS g
   )
   SELECT g.id FROM gone AS g;

@@ -5,9 +5,9 @@
 WITH bound AS (SELECT set_config('idle_in_transaction_session_timeout', '60s', true)), gone AS (
   DELETE FROM weir.live AS l USING bound
   WHERE l.id = $2 AND l.fence = $3 AND l.session IS NOT DISTINCT FROM $1
-  RETURNING l.id, l.kind, l.queue, l.fence, l.attempt, l.claimed_at
+  RETURNING l.id, l.queue, l.fence, l.attempt, l.claimed_at
 )
-INSERT INTO weir.outcomes (finished_at, claimed_at, fence, attempt, id, session, kind, queue, result)
-SELECT clock_timestamp(), g.claimed_at, g.fence, g.attempt, g.id, $1, g.kind, g.queue, $4::text::json
+INSERT INTO weir.outcomes (finished_at, claimed_at, fence, attempt, id, session, queue, result)
+SELECT clock_timestamp(), g.claimed_at, g.fence, g.attempt, g.id, $1, g.queue, $4::text::json
 FROM gone AS g
 RETURNING id

@@ -12,7 +12,7 @@ SELECT l.id, l.kind, l.queue, l.priority,
   coalesce(j.trace, k.trace) AS trace, coalesce(j.parent_id, k.parent_id) AS parent_id
 FROM weir.live AS l LEFT JOIN weir.jobs AS j ON j.id = l.id LEFT JOIN weir.jobs_kept AS k ON k.id = l.id
 UNION ALL
-SELECT o.id, o.kind, o.queue, coalesce(j.priority, k.priority, 5::smallint), 'completed', o.attempt,
+SELECT o.id, coalesce(j.kind, k.kind, ''), o.queue, coalesce(j.priority, k.priority, 5::smallint), 'completed', o.attempt,
   coalesce(j.max_attempts, k.max_attempts, o.attempt), 0::smallint, o.fence, o.session, NULL, o.claimed_at, o.finished_at,
   coalesce(j.expires_at, k.expires_at), 0::smallint, o.result, NULL,
   coalesce(j.enqueued_at, k.enqueued_at), coalesce(j.scheduled_at, k.scheduled_at),

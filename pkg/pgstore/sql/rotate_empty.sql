@@ -3,7 +3,8 @@
 -- A log row that a live job needs must be in jobs_kept. That is looked at under a lock which stops writers to this
 -- leaf (an enqueue or a delete with an old id) but no reader, since it may take a while; the lock that stops readers
 -- comes after it. What can happen in between: a job ends (needs nothing more) or is revived (revive puts its row into
--- jobs_kept by itself). Returns false if a row is still to be carried over.
+-- jobs_kept by itself). Returns false if a row is still to be carried over,
+-- or if the partition is gone.
 CREATE FUNCTION weir.rotate_empty_v1(p_leaf text, p_from uuid, p_to uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET jit = off
@@ -29,5 +30,7 @@ BEGIN
   END IF;
   EXECUTE format('TRUNCATE weir.%I', p_leaf);
   RETURN true;
+EXCEPTION WHEN undefined_table THEN -- another has dropped it
+  RETURN false;
 END
 $$;

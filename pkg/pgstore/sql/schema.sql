@@ -35,25 +35,26 @@ CREATE TABLE weir.jobs_kept (LIKE weir.jobs INCLUDING DEFAULTS, PRIMARY KEY (id)
 CREATE TABLE weir.live (
   ready_at     timestamptz NOT NULL,
   line_at      timestamptz,          -- place in the line of its keys; NULL without keys
-  claimed_at   timestamptz,
   expires_at   timestamptz,
-  fence        int         NOT NULL DEFAULT 0,
-  attempt      int         NOT NULL DEFAULT 0,
   max_attempts int         NOT NULL,
   size         int         NOT NULL, -- bytes of payload: a claim is bounded by their sum
   priority     smallint    NOT NULL CHECK (priority BETWEEN 1 AND 9),
-  state        smallint    NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2),
   mode         smallint    NOT NULL DEFAULT 0,
-  flags        smallint    NOT NULL DEFAULT 0,
-  crashes      smallint    NOT NULL DEFAULT 0,
   id           uuid        NOT NULL PRIMARY KEY,
-  session      uuid,
   queue        text        NOT NULL,
   kind         text        NOT NULL,
   keys         text[],
   blocked_on   text,
+  fence        int         NOT NULL DEFAULT 0, -- from here on what a claim changes: its WAL record leaves out the rest
+  attempt      int         NOT NULL DEFAULT 0,
+  state        smallint    NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2),
+  flags        smallint    NOT NULL DEFAULT 0,
+  crashes      smallint    NOT NULL DEFAULT 0,
+  claimed_at   timestamptz,
+  session      uuid,
   CONSTRAINT live_running CHECK ((state = 1) = (session IS NOT NULL))
 ) WITH (
+  fillfactor = 45,                   -- a claim writes the new version beside the old one: half the WAL of moving it to another page
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
   autovacuum_vacuum_insert_threshold = -1,
   autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000,
@@ -83,8 +84,7 @@ CREATE TABLE weir.outcomes (
   attempt     int         NOT NULL,
   id          uuid        NOT NULL,
   session     uuid        NOT NULL,
-  kind        text        NOT NULL,
-  queue       text        NOT NULL,
+  queue       text        NOT NULL,  -- the kind is in the log: a ninth column would cost every job 16 bytes
   result      json        CHECK (octet_length(result::text) <= 65536)
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX outcomes_id ON weir.outcomes (id);

@@ -3,7 +3,7 @@
 -- many a queue. Unlike due this pages on behind rows that must be left alone, however many, and walks over dead index
 -- entries; the caller paces itself by the time it took. Returns a row a queue that has some.
 CREATE FUNCTION weir.stragglers_v1(p_age_ms int, p_limit int)
-RETURNS TABLE (due_queue text, due bigint, least timestamptz)
+RETURNS TABLE (due_queue text, due bigint, oldest timestamptz)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
 SET jit = off
@@ -16,7 +16,7 @@ DECLARE
   v_to timestamptz := statement_timestamp() - p_age_ms * interval '1 ms';
 BEGIN
   FOR r IN SELECT w.queue, w.kinds FROM weir.served_v1() AS w LOOP
-    due := 0; least := NULL;
+    due := 0; oldest := NULL;
     FOR p IN 1 .. 9 LOOP
       EXIT WHEN due >= p_limit;
       SELECT count(*), min(x.ready_at) FROM (
@@ -26,7 +26,7 @@ BEGIN
         ORDER BY l.ready_at LIMIT p_limit) AS x
       INTO v_due, v_least;
       due := due + v_due;
-      least := least(least, v_least);
+      oldest := least(oldest, v_least);
     END LOOP;
     CONTINUE WHEN due = 0;
     due_queue := r.queue;

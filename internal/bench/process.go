@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/pgstore"
+	"github.com/weirq/weir/pkg/worker"
+)
+
+func processCases() []Case {
+	return []Case{
+		{
+			Name: "process_noop_100", About: "no-op jobs to durable finish, one process, 100 slots, defaults", Quick: true,
+			Run: on("noop", func(ctx context.Context, s *stage) ([]Figure, error) {
+				v, err := rounds(3, func() (float64, error) { return s.processRate(ctx, 150_000, 100) })
+				return []Figure{{Case: "process_noop_100", Name: "rate", Value: v, Unit: "jobs/s", Want: ">= 45000"}}, err
+			}),
+		},
+		{
+			Name: "claim_contention_64", About: "64 dispatchers that claim and finish 20 jobs at a time from one queue",
+			Run: on("contention", contention),
+		},
+	}
+}
+
+// processRate fills the queue and returns the jobs a second that one worker finishes, from its start to the last result.
+func (s *stage) processRate(ctx context.Context, jobs, slots int) (float64, error) {
+	if err := s.fill(ctx, jobs); err != nil {
+		return 0, err
+	}
+	w, stop, err := s.worker(slots, nil)
+	if err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	for w.Stats().Completed < int64(jobs) {
+		if ctx.Err() != nil {
+			return 0, stop()
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	rate := float64(jobs) / time.Since(begun).Seconds()
+	return rate, stop()
+}
+
+// worker starts a worker of noop jobs; stop ends it and waits.
+func (s *stage) worker(slots int, handle func(*worker.Job[noop]) error) (w *worker.Worker, stop func() error, err error) {
+	w, err = worker.New(s.client, worker.Config{
+		Queues: []worker.Queue{{Name: job.DefaultQueue, Slots: slots}}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	worker.Handle(w, func(_ context.Context, j *worker.Job[noop]) error {
+		if handle == nil {
+			return nil
+		}
+		return handle(j)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return w, func() error { cancel(); return <-ended }, nil
+}
+
+// contention compares many dispatchers with the best of few.
+func contention(ctx context.Context, s *stage) ([]Figure, error) {
+	best, last := 0.0, 0.0
+	var out []Figure
+	for _, n := range []int{1, 4, 16, 64} {
+		v, err := rounds(3, func() (float64, error) { return s.contend(ctx, n) })
+		if err != nil {
+			return nil, err
+		}
+		best, last = max(best, v), v
+		out = append(out, Figure{Case: "claim_contention_64", Name: fmt.Sprintf("rate_%d", n), Value: v, Unit: "jobs/s"})
+	}
+	return append(out, Figure{Case: "claim_contention_64", Name: "of_best", Value: last / best, Unit: "ratio", Want: ">= 0.7"}), nil
+}
+
+// contend lets n sessions claim and finish, twenty at a time, and returns the jobs a second of all.
+func (s *stage) contend(ctx context.Context, n int) (float64, error) {
+	const jobs, batch = 60_000, 20
+	if err := s.fill(ctx, jobs); err != nil {
+		return 0, err
+	}
+	cfg := s.pool.Config()
+	cfg.MaxConns = int32(n)
+	pool, err := newPool(ctx, cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer pool.Close()
+	store := s.client.Store().On(pool)
+	var done atomic.Int64
+	errs := make(chan error, n)
+	begun := time.Now()
+	for range n {
+		go func() { errs <- s.claimLoop(ctx, store, batch, &done, jobs) }()
+	}
+	for range n {
+		if e := <-errs; e != nil {
+			err = e
+		}
+	}
+	return float64(done.Load()) / time.Since(begun).Seconds(), err
+}
+
+func (s *stage) claimLoop(ctx context.Context, store *pgstore.Store, batch int, done *atomic.Int64, total int64) error {
+	c := claimer{store: store, session: s.client.IDs().New()}
+	if err := c.open(ctx); err != nil {
+		return err
+	}
+	for done.Load() < total {
+		got, err := c.claim(ctx, batch)
+		if err != nil {
+			return err
+		}
+		if len(got) == 0 {
+			if done.Load() < total {
+				time.Sleep(2 * time.Millisecond)
+			}
+			continue
+		}
+		if err := c.finish(ctx, got); err != nil {
+			return err
+		}
+		done.Add(int64(len(got)))
+	}
+	return nil
+}

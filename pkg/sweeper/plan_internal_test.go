@@ -1,0 +1,74 @@
+package sweeper
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirq/weir/pkg/pgstore"
+)
+
+func named(names ...string) (out []pgstore.Partition) {
+	for _, name := range names {
+		parent, from, to, _ := pgstore.ParsePartition(name)
+		out = append(out, pgstore.Partition{Parent: parent, Name: name, From: from, To: to})
+	}
+	return append(out, pgstore.Partition{Parent: "jobs", Name: "jobs_default"})
+}
+
+func hours(day string, from, to int) (out []string) {
+	for h := from; h <= to; h++ {
+		out = append(out, "jobs_"+day+string([]byte{'0' + byte(h/10), '0' + byte(h%10)}))
+	}
+	return out
+}
+
+func TestPartitionsAheadAreThoseThatAreMissing(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 30, 14, 5, 59, 0, time.UTC)
+	cases := map[string]struct {
+		existing []string
+		width    pgstore.Width
+		ahead    int
+		want     []string
+	}{
+		"none is there":        {nil, pgstore.Day, 2, []string{"jobs_20261130", "jobs_20261201", "jobs_20261202"}},
+		"all are there":        {[]string{"jobs_20261130", "jobs_20261201"}, pgstore.Day, 1, nil},
+		"another parent's":     {[]string{"dead_20261130"}, pgstore.Day, 1, []string{"jobs_20261130", "jobs_20261201"}},
+		"a gap":                {[]string{"jobs_2026113014", "jobs_2026113016"}, pgstore.Hour, 2, []string{"jobs_2026113015"}},
+		"hours within a day":   {[]string{"jobs_20261130"}, pgstore.Hour, 10, []string{"jobs_2026120100"}},
+		"a day over its hours": {hours("20261130", 13, 20), pgstore.Day, 1, append(hours("20261130", 21, 23), "jobs_20261201")},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, p := range missing(named(c.existing...), "jobs", c.width, c.ahead, now) {
+				got = append(got, p.Name)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %s, want %s", strings.Join(got, " "), strings.Join(c.want, " "))
+			}
+		})
+	}
+}
+
+func TestWorkersAreNotWokenForEverForWhatNobodyTakes(t *testing.T) {
+	t.Parallel()
+	var in insist
+	now := time.Now()
+	stuck := []pgstore.DueQueue{{Queue: "q", Due: 3, Least: now.Add(-time.Minute)}}
+	wakes := 0
+	for range 600 / 5 {
+		wakes += len(in.pick(stuck, now))
+		now = now.Add(5 * time.Second)
+	}
+	if wakes < 5 || wakes > 15 {
+		t.Errorf("10 minutes: got %d wakes for the same rows, want about one a minute", wakes)
+	}
+	moving := []pgstore.DueQueue{{Queue: "q", Due: 2, Least: now.Add(-time.Minute)}}
+	if len(in.pick(moving, now)) != 1 {
+		t.Error("rows that move are not announced at once")
+	}
+}

@@ -1,0 +1,369 @@
+package sweeper_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirq/weir/internal/testenv"
+	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/pgstore"
+	"github.com/weirq/weir/pkg/sweeper"
+)
+
+const day = 24 * time.Hour
+
+// calendar rotates at times of its own choice.
+type calendar struct {
+	*site
+	sw  *sweeper.Sweeper
+	now time.Time // of the database, when the test began
+}
+
+func newCalendar(t *testing.T, cfg sweeper.Config) *calendar {
+	t.Helper()
+	s := newSite(t, testenv.RedisNone)
+	now, err := s.store.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &calendar{s, s.sweeper(cfg), now}
+}
+
+// rotate does rounds of the duty at a time.
+func (c *calendar) rotate(at time.Time, rounds int) {
+	c.Helper()
+	for range rounds {
+		if _, err := c.sw.RotateAt(c.Context(), at); err != nil {
+			c.Fatal("rotate: ", err)
+		}
+	}
+}
+
+// midnight returns the end of the present day, and n days more.
+func (c *calendar) midnight(n int) time.Time {
+	return pgstore.Floor(pgstore.Day, c.now).Add(time.Duration(n+1) * day)
+}
+
+func (c *calendar) partitions(parent string) (names []string) {
+	c.Helper()
+	all, err := c.store.Partitions(c.Context())
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Parent == parent && !p.IsDefault() {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *calendar) gone(id job.ID) bool {
+	c.Helper()
+	_, err := c.store.Job(c.Context(), id)
+	if err != nil && !errors.Is(err, pgstore.ErrNotFound) {
+		c.Fatal(err)
+	}
+	return err != nil
+}
+
+func TestPartitionsAreMadeAheadOnceAndBySweepersAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCalendar(t, sweeper.Config{Ahead: 5})
+	var wg sync.WaitGroup
+	for range 3 {
+		sw := c.sweeper(sweeper.Config{Ahead: 5})
+		wg.Go(func() {
+			for range 3 {
+				if _, err := sw.RotateAt(t.Context(), c.now); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	c.rotate(c.now, 1) // those given up for a lock in the crowd
+	for _, parent := range pgstore.Parents {
+		if got := c.partitions(parent); len(got) != 6 || got[5] != pgstore.PartitionName(parent, pgstore.Day, c.now.Add(5*day)) {
+			t.Errorf("%s: %v", parent, got)
+		}
+	}
+}
+
+func TestAJobDelayedBeyondTheRetentionRunsAndItsOutcomeStaysAsLongAsItShould(t *testing.T) {
+	t.Parallel()
+	c := newCalendar(t, sweeper.Config{})
+	delayed := c.enqueue(1, func(_ int, j *pgstore.NewJob) { j.Delay = 30 * day })[0]
+	w := c.worker(time.Hour)
+	done := c.enqueue(1)[0]
+	c.finish(w, c.claim(w, 1))
+	failed := c.enqueue(1)[0]
+	held := pgstore.Held{ID: failed, Fence: c.claim(w, 1)[0].Fence}
+	fail := pgstore.Failure{Held: held, Outcome: "failed", Error: "no", Ran: time.Second, Final: job.DeadDiscarded}
+	if _, err := c.store.Bury(c.Context(), w, []pgstore.Failure{fail}); err != nil {
+		t.Fatal(err)
+	}
+	today := pgstore.PartitionName("jobs", pgstore.Day, c.now)
+
+	c.rotate(c.midnight(1).Add(-time.Second), 2) // outcomes of today may be no older than 24h
+	if c.gone(done) || string(c.row(done).Payload) != `{"n":1}` || !slices.Contains(c.partitions("jobs"), today) {
+		t.Fatal("something went within its retention")
+	}
+	c.rotate(c.midnight(1), 1)
+	if !slices.Contains(c.partitions("jobs"), today) {
+		t.Error("the log was dropped in the round that copied from it")
+	}
+	c.rotate(c.midnight(1), 1)
+	if !c.gone(done) || slices.Contains(c.partitions("jobs"), today) {
+		t.Error("the completed job or its partition is left after the retention")
+	}
+	if r := c.row(failed); r.State != job.Discarded || string(r.Payload) != `{"n":1}` || len(r.Attempts) != 1 {
+		t.Errorf("the dead job does not stand alone: %+v", r)
+	}
+	c.exec(`UPDATE weir.live SET ready_at = now()`)
+	rows := c.claim(w, 10)
+	if len(rows) != 1 || rows[0].ID != delayed || string(rows[0].Payload) != `{"n":1}` {
+		t.Fatalf("the delayed job: %+v", rows)
+	}
+	c.finish(w, rows)
+	if r := c.row(delayed); r.State != job.Completed || string(r.Payload) != `{"n":1}` {
+		t.Errorf("its outcome: %+v", r)
+	}
+	c.rotate(c.now.Add(20*time.Hour), 2)
+	if c.gone(delayed) {
+		t.Error("its outcome went within the retention")
+	}
+	c.rotate(c.now.Add(3*day), 2)
+	if !c.gone(delayed) || c.count(`SELECT count(*) FROM weir.jobs_kept`) != 0 {
+		t.Error("its outcome or its kept log row is left after the retention")
+	}
+	c.rotate(c.midnight(14).Add(-time.Second), 2)
+	if c.gone(failed) {
+		t.Error("the dead job went within its retention")
+	}
+	c.rotate(c.midnight(14), 2)
+	if !c.gone(failed) || c.count(`SELECT count(*) FROM weir.attempts`) != 0 {
+		t.Error("the dead job or its attempt is left after the retention")
+	}
+}
+
+func TestAnOldIDIsRememberedForTheRetentionInTheDefaultPartition(t *testing.T) {
+	t.Parallel()
+	c := newCalendar(t, sweeper.Config{})
+	ids := c.enqueue(2, func(i int, j *pgstore.NewJob) {
+		j.ID = pgstore.FloorID(c.now.Add(-40*day + time.Duration(i)*time.Hour)) // the least id of its millisecond, too
+	})
+	w := c.worker(time.Hour)
+	c.finish(w, c.claim(w, 1))
+	c.rotate(c.now.Add(23*time.Hour), 2)
+	if n := c.count(`SELECT count(*) FROM weir.jobs_default`); n != 2 {
+		t.Errorf("%d rows in the default partition, want 2 within the retention", n)
+	}
+	c.rotate(c.now.Add(25*time.Hour), 2)
+	if n := c.count(`SELECT count(*) FROM weir.jobs_default`); n != 0 {
+		t.Errorf("%d rows are left in the default partition", n)
+	}
+	rows := c.claim(w, 10)
+	if len(rows) != 1 || rows[0].ID != ids[1] || string(rows[0].Payload) != `{"n":1}` {
+		t.Errorf("the live one: %+v", rows)
+	}
+}
+
+func TestAPartitionIsEmptiedWhileJobsArriveInItAndLosesNone(t *testing.T) {
+	t.Parallel()
+	c := newCalendar(t, sweeper.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	want := 0
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			want += len(c.enqueue(1))
+		}
+	})
+	wg.Go(func() { // jobs that die and are retried by hand need their old log row anew
+		for ctx.Err() == nil {
+			c.reviveSome(t.Context())
+		}
+	})
+	from, to := pgstore.Floor(pgstore.Day, c.now), c.midnight(0)
+	leaf := pgstore.Partition{Parent: "jobs", Name: pgstore.PartitionName("jobs", pgstore.Day, c.now), From: from, To: to}
+	emptied := 0
+	for at := pgstore.FloorID(from); ctx.Err() == nil; {
+		// Only what is new is carried: quicker than the arrivals, now and then. Ids rise, but for a moment's disorder.
+		got, err := c.store.Carry(t.Context(), at, pgstore.FloorID(to), 1000)
+		if err != nil && !pgstore.IsBusy(err) {
+			t.Fatal(err)
+		}
+		if got.Seen > 0 {
+			at = pgstore.FloorID(got.Last.Time().Add(-100 * time.Millisecond))
+		}
+		isEmpty, err := c.store.EmptyPartition(t.Context(), leaf)
+		if err != nil && !pgstore.IsBusy(err) {
+			t.Fatal(err)
+		}
+		if isEmpty {
+			emptied++
+		}
+	}
+	wg.Wait()
+	w := c.worker(time.Hour)
+	got := 0
+	for {
+		claimed, err := c.store.Claim(t.Context(), pgstore.ClaimRequest{
+			Session: w, Queues: []pgstore.ClaimQueue{{Name: "q", Slots: 1000}}, Kinds: []string{"k"},
+		})
+		if err != nil || len(claimed.Missing) > 0 {
+			t.Fatalf("%d jobs without payload, %v", len(claimed.Missing), err)
+		}
+		if len(claimed.Jobs) == 0 {
+			break
+		}
+		got += len(claimed.Jobs)
+	}
+	t.Logf("%d jobs, emptied %d times", got, emptied)
+	if got != want || emptied == 0 {
+		t.Errorf("%d jobs, want %d; emptied %d times", got, want, emptied)
+	}
+}
+
+func TestAPartitionKeepsWhatALiveJobNeedsUntilItWasCarriedOver(t *testing.T) {
+	t.Parallel()
+	c := newCalendar(t, sweeper.Config{})
+	id := c.enqueue(1)[0]
+	from, to := pgstore.Floor(pgstore.Day, c.now), c.midnight(0)
+	leaf := pgstore.Partition{Parent: "jobs", Name: pgstore.PartitionName("jobs", pgstore.Day, c.now), From: from, To: to}
+	empty := func() bool {
+		emptied, err := c.store.EmptyPartition(t.Context(), leaf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return emptied
+	}
+	if empty() {
+		t.Error("emptied before the log row was copied")
+	}
+	if got, err := c.store.Carry(t.Context(), job.ID{}, pgstore.FloorID(to), 10); got.Done != 1 || got.Last != id || err != nil {
+		t.Fatalf("carried %+v, %v", got, err)
+	}
+	if !empty() {
+		t.Error("not emptied after the log row was copied")
+	}
+	tidy := func(want int) {
+		t.Helper()
+		if got, err := c.store.TidyKept(t.Context(), job.ID{}, 10); got.Done != want || got.Seen != 1 || err != nil {
+			t.Errorf("tidied %+v, %v, want %d", got, err, want)
+		}
+	}
+	tidy(0)
+	if _, err := c.store.Cancel(t.Context(), []job.ID{id}, "for the test"); err != nil {
+		t.Fatal(err)
+	}
+	tidy(0) // it may be revived at this very moment
+	if gone, err := c.store.Delete(t.Context(), []job.ID{id}); len(gone) != 1 || err != nil {
+		t.Fatal(gone, err)
+	}
+	c.exec(`INSERT INTO weir.jobs_kept SELECT $1, now(), NULL, NULL, NULL, NULL, 1, 5, 0, 'k', 'q', '{}'`, [16]byte(id))
+	tidy(1) // a copy that crossed with the deletion
+}
+
+// reviveSome buries a few jobs that are waiting and revives them.
+func (c *calendar) reviveSome(ctx context.Context) {
+	rows, err := c.pool.Query(ctx, c.sql(`SELECT id FROM weir.live WHERE state = 0 ORDER BY id LIMIT 5`))
+	if err != nil {
+		c.Error(err)
+		return
+	}
+	defer rows.Close()
+	var ids []job.ID
+	for rows.Next() {
+		var id [16]byte
+		if err := rows.Scan(&id); err != nil {
+			c.Error(err)
+			return
+		}
+		ids = append(ids, id)
+	}
+	rows.Close()
+	if _, err := c.store.Cancel(ctx, ids, "for the test"); err != nil {
+		c.Error(err)
+	}
+	if _, err := c.store.Revive(ctx, ids); err != nil {
+		c.Error(err)
+	}
+}
+
+func TestAReaderThatStaysStopsNeitherEnqueuesNorRotationForLong(t *testing.T) {
+	t.Parallel()
+	c := newCalendar(t, sweeper.Config{})
+	c.enqueue(10)
+	w := c.worker(time.Hour)
+	reader, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Rollback(context.Background())
+	if _, err := reader.Exec(t.Context(), c.sql(`SELECT count(*) FROM weir.jobs`)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var enqueue, claim, statement time.Duration
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			began := time.Now()
+			c.enqueue(1)
+			enqueue = max(enqueue, time.Since(began))
+			began = time.Now()
+			c.finish(w, c.claim(w, 1))
+			claim = max(claim, time.Since(began))
+		}
+	})
+	before := c.partitions("jobs")
+	for range 5 {
+		parts, err := c.store.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range parts {
+			if p.Parent != "jobs" || p.IsDefault() {
+				continue
+			}
+			began := time.Now()
+			if emptied, err := c.store.EmptyPartition(t.Context(), p); emptied || err != nil && !pgstore.IsBusy(err) {
+				t.Errorf("%s is emptied beside a reader: %v, %v", p.Name, emptied, err)
+			}
+			statement = max(statement, time.Since(began))
+			began = time.Now()
+			if dropped, err := c.store.DropPartition(t.Context(), p); dropped || !pgstore.IsBusy(err) {
+				t.Errorf("%s is dropped beside a reader: %v, %v", p.Name, dropped, err)
+			}
+			statement = max(statement, time.Since(began))
+		}
+		c.rotate(c.midnight(5), 1) // makes, empties and drops what it can
+	}
+	cancel()
+	wg.Wait()
+	t.Logf("longest: enqueue %v, claim and finish %v, statement of the rotation %v", enqueue, claim, statement)
+	if limit := 150 * time.Millisecond; enqueue > limit || claim > 2*limit || statement > limit { // 50 ms, and a busy machine
+		t.Errorf("longest: enqueue %v, claim and finish %v, statement of the rotation %v", enqueue, claim, statement)
+	}
+	if got := c.partitions("jobs"); !slices.Equal(got, before) {
+		t.Errorf("partitions of jobs changed beside a reader: %v", got)
+	}
+	if c.sw.Stats().Busy == 0 {
+		t.Error("nothing was put off")
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.rotate(c.midnight(5), 3)
+	if got := c.partitions("jobs"); len(got) != 3 || got[0] != pgstore.PartitionName("jobs", pgstore.Day, c.midnight(5)) {
+		t.Errorf("after the reader: %v", got)
+	}
+}

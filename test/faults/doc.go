@@ -1,0 +1,20 @@
+// Package faults tries to break Weir's promises with whole processes and real faults: its tests start workers, sweepers
+// and producers as processes of their own, on private servers, and kill, stop, starve and cut off what they can.
+//
+//	go test ./test/faults           the short forms: a lease of 3 s, about two minutes
+//	go test ./test/faults -long     the literal numbers of the promises: a lease of 15 s, up to ten minutes a test
+//
+// (or WEIR_TEST_LONG=1.) A short form shortens the waiting, never the property.
+//
+// # The oracle
+//
+// What the queue says of itself is compared with a ledger that no fault touches: a file for each process, to which it
+// appends a line for every enqueue that was acknowledged and every start and end of a handler, each with one write. What
+// was written survives a SIGKILL of the process and any death of the servers. After each run audit_test.go compares:
+//
+//   - P1: every acknowledged id has ended, exactly once (or is still live, where the test says so);
+//   - P2: nothing has run whose insert was not committed, nor before its time;
+//   - P3: no id has two outcomes, and the outcome is that of the claim whose handler the ledger saw end;
+//   - no handler has started more often than the fault allows, and crashes have used no attempts;
+//   - at rest nothing is running and no transaction is left open.
+package faults

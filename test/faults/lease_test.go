@@ -1,0 +1,110 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"net/url"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirq/weir/internal/testenv"
+	"github.com/weirq/weir/pkg/job"
+)
+
+// through returns a database URL that leads through a proxy.
+func through(t *testing.T, database string, p *proxy) string {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = p.addr()
+	return u.String()
+}
+
+func (r *rig) proxy() *proxy {
+	r.t.Helper()
+	u, err := url.Parse(r.url)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return newProxy(r.t, u.Host)
+}
+
+// B19: healthy, only slow: a handler of four times the lease, one whose renewals all take a quarter of the lease, and one
+// that never lets go of its only processor. Short: a lease of 3 s and 12 s of work instead of 15 s and 60 s.
+func TestAHandlerLongerThanItsLeaseRunsOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.sweeper("sweeper")
+	r.worker("plain", serving("plain", 4))
+	slow := r.proxy()
+	r.worker("slow", serving("slow", 4), func(s *spec) { s.Postgres = through(t, r.url, slow) })
+	r.startBusy()
+	for _, queue := range []string{"plain", "slow"} {
+		r.enqueueMany(2, work{For: 4 * lease()}, job.Options{Queue: queue})
+	}
+	r.enqueue(work{Do: doSpin, For: 4 * lease()}, job.Options{Queue: "busy"})
+	r.awaitEvents(20*time.Second, 5, started)
+	slow.delay(lease() / 4)
+	r.awaitEmpty(10 * lease())
+	slow.delay(0)
+	r.check(audit{})
+	r.allAlive()
+}
+
+// startBusy starts a worker with a single processor.
+func (r *rig) startBusy() {
+	r.t.Helper()
+	p := r.start(spec{Role: "worker", Name: "busy", Queues: map[string]int{"busy": 2}}, "GOMAXPROCS=1")
+	p.awaitSession()
+}
+
+// allAlive checks that no process was called dead.
+func (r *rig) allAlive() {
+	r.t.Helper()
+	if n := r.count("SELECT count(*) FROM weir.sessions WHERE dead_at IS NOT NULL AND state <> 'draining'"); n != 0 {
+		r.t.Errorf("%d living processes were called dead", n)
+	}
+	if n := r.count("SELECT count(*) FROM weir.attempts"); n != 0 {
+		r.t.Errorf("%d attempts were interrupted", n)
+	}
+}
+
+// A worker that stood still for longer than its lease has lost its jobs: what it then says of them is refused, and it
+// goes on as a new process would. Short: a lease of 3 s.
+func TestAFrozenWorkerIsRefusedAndGoesOnWithANewSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.sweeper("sweeper")
+	frozen := r.worker("frozen")
+	session := r.sessionOf("frozen")
+	gate, open := r.gate()
+	ids := r.enqueueMany(10, work{Gate: gate, Do: doDeaf}, job.Options{MaxAttempts: 1})
+	r.awaitEvents(10*time.Second, 10, started, "frozen")
+	frozen.signal(syscall.SIGSTOP)
+	stopped := time.Now()
+	other := r.worker("other")
+	again := r.awaitEvents(4*lease(), 10, started, "other")
+	if took, most := again.last().Sub(stopped), recoverBound(s); took > most {
+		t.Errorf("its jobs ran elsewhere after %v, at most %v", took, most)
+	}
+	open()
+	r.awaitEmpty(10 * time.Second)
+	frozen.signal(syscall.SIGCONT)
+	r.awaitEvents(10*time.Second, 10, ended, "frozen") // its handlers end well, each with a result
+	testenv.Eventually(t, 10*time.Second, func() bool { return r.sessionOf("frozen") != "" && r.sessionOf("frozen") != session },
+		"it has no new session")
+	other.stop()
+	r.enqueueMany(10, work{})
+	r.awaitEmpty(15 * time.Second)
+	n := r.count("SELECT count(*) FROM weir.outcomes WHERE session = $1", session)
+	if n != 0 {
+		t.Errorf("%d late results of the frozen process were taken", n)
+	}
+	frozen.stop()
+	if n := r.check(audit{starts: 2}); n != len(ids) {
+		t.Errorf("%d jobs ran again, want %d", n, len(ids))
+	}
+}

@@ -1,0 +1,47 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/weirq/weir/internal/testenv"
+)
+
+var long = flag.Bool("long", os.Getenv("WEIR_TEST_LONG") == "1", "run the faults at full length: the promises' own numbers")
+
+// atOnce is how many tests run at the same time, unless -parallel says otherwise. Most of their time is waiting.
+const atOnce = "5"
+
+// TestMain is also the main function of the processes under test: see child_test.go.
+func TestMain(m *testing.M) {
+	if text := os.Getenv(specVariable); text != "" {
+		os.Exit(runChild(text))
+	}
+	flag.Parse()
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
+	if !isSet {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err)
+		}
+	}
+	testenv.Main(m)
+}
+
+// pick returns the first value in the short form, the second with -long.
+func pick[T any](short, full T) T {
+	if *long {
+		return full
+	}
+	return short
+}
+
+// sweepEvery is the default of the duty recover.
+const sweepEvery = time.Second
+
+// lease is that of all processes, unless a test says otherwise.
+func lease() time.Duration { return pick(3*time.Second, 15*time.Second) }
