@@ -43,19 +43,22 @@ var ranks = map[string]int{
 
 	"pkg/client": 2,
 
-	"pkg/worker":  3,
-	"pkg/sweeper": 3,
+	"pkg/sweeper":       3,
+	"internal/embedded": 3,
 
-	"pkg/run":           4,
-	"pkg/web":           4,
-	"pkg/weirtest":      4,
-	"internal/embedded": 4,
-	"internal/testenv":  4,
+	"pkg/worker":       4, // runs a sweeper if it is asked to
+	"internal/testenv": 4,
 
-	"cmd/worker":  5,
-	"cmd/sweeper": 5,
-	"cmd/weir":    5,
-	"test":        5,
+	"pkg/run":           5,
+	"pkg/web":           5,
+	"pkg/weirtest":      5,
+	"internal/bench":    5,
+	"internal/demojobs": 5,
+
+	"cmd/worker":  6,
+	"cmd/sweeper": 6,
+	"cmd/weir":    6,
+	"test":        6,
 }
 
 // importers says who alone may import what, tests apart: a unit, or a folder of units. The importer's own unit always may.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -25,8 +26,10 @@ type benchFlags struct {
 	scale  float64
 }
 
+var _ = add(benchCommand)
+
 // benchCommand measures the engine alone.
-func benchCommand() *cobra.Command {
+func benchCommand(a *app) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -34,21 +37,23 @@ func benchCommand() *cobra.Command {
 		Long: "Measure the engine against a private Postgres (fsync on) and Redis, or those of WEIR_POSTGRES_URL and\n" +
 			"WEIR_REDIS_URL. Exit code 1 if a figure misses its bound.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.json = a.json
+			return runBench(cmd.Context(), a.out, f)
+		},
 	}
 	cmd.Flags().StringSliceVar(&f.cases, "case", nil, "cases to run, by name; default: the quick ones")
 	cmd.Flags().BoolVar(&f.all, "all", false, "run all cases (about a quarter of an hour)")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the cases and end")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print a line of JSON for each figure")
 	cmd.Flags().BoolVar(&f.pooler, "pgbouncer", false, "put a PgBouncer in transaction mode between")
 	cmd.Flags().Float64Var(&f.scale, "scale", 1, "size of the depth cases, 1 is what the project promises")
 	return cmd
 }
 
-func runBench(ctx context.Context, f benchFlags) error {
+func runBench(ctx context.Context, out io.Writer, f benchFlags) error {
 	if f.list {
 		for _, c := range bench.Cases() {
-			fmt.Printf("%-22s %s\n", c.Name, c.About)
+			fmt.Fprintf(out, "%-22s %s\n", c.Name, c.About)
 		}
 		return nil
 	}
@@ -70,7 +75,7 @@ func runBench(ctx context.Context, f benchFlags) error {
 			if !fig.OK() {
 				missed++
 			}
-			printFigure(fig, f.json)
+			printFigure(out, fig, f.json)
 		}
 	}
 	if missed > 0 {
@@ -79,10 +84,10 @@ func runBench(ctx context.Context, f benchFlags) error {
 	return nil
 }
 
-func printFigure(f bench.Figure, asJSON bool) {
+func printFigure(out io.Writer, f bench.Figure, asJSON bool) {
 	if asJSON {
 		line, _ := json.Marshal(f)
-		fmt.Println(string(line))
+		fmt.Fprintln(out, string(line))
 		return
 	}
 	mark := ""
@@ -92,7 +97,7 @@ func printFigure(f bench.Figure, asJSON bool) {
 			mark = "MISS  " + f.Want
 		}
 	}
-	fmt.Println(strings.TrimRight(fmt.Sprintf("%-20s %-15s %12.4g %-15s %s", f.Case, f.Name, f.Value, f.Unit, mark), " "))
+	fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%-20s %-15s %12.4g %-15s %s", f.Case, f.Name, f.Value, f.Unit, mark), " "))
 }
 
 // benchEnv finds or starts the servers.

@@ -19,11 +19,12 @@ type demoFlags struct {
 	dir  string
 	jobs int
 	keep bool
-	json bool
 }
 
+var _ = add(demoCommand)
+
 // demoCommand shows the whole path on real files and kills a worker in the middle of it.
-func demoCommand() *cobra.Command {
+func demoCommand(a *app) *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -31,18 +32,18 @@ func demoCommand() *cobra.Command {
 		Long: "Start two worker processes and a sweeper process, give them a job for every file below a\n" +
 			"folder, kill one worker while it runs jobs, and account for every job.\n\n" +
 			"Uses WEIR_POSTGRES_URL and WEIR_REDIS_URL when they are set, in a schema of its own that is\n" +
-			"dropped afterwards; else private servers that are gone afterwards. Exit code 1 if a job was lost.",
+			"dropped afterwards; else private servers that are gone afterwards. With --json the figures are\n" +
+			"one line on stdout, and progress goes to stderr. Exit code 1 if a job was lost.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := untilStopped(cmd.Context())
 			defer stop()
-			return runDemo(ctx, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runDemo(ctx, a, f)
 		},
 	}
 	cmd.Flags().StringVar(&f.dir, "dir", ".", "folder of the files")
 	cmd.Flags().IntVar(&f.jobs, "jobs", 0, "number of jobs, files are left out or repeated;\n0 is all of them, repeated to at least 5000")
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "leave everything up until Ctrl-C")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print the figures as one line of JSON; progress goes to stderr")
 	cmd.AddCommand(demoChildCommand("worker", demoWorker), demoChildCommand("sweeper", demoSweeper))
 	return cmd
 }
@@ -59,13 +60,13 @@ func untilStopped(parent context.Context) (context.Context, context.CancelFunc) 
 var errInterrupted = errors.New("interrupted: everything that the demo started is gone")
 
 // runDemo runs the demo between its servers' start and end.
-func runDemo(ctx context.Context, f demoFlags, stdout, stderr io.Writer) (err error) {
+func runDemo(ctx context.Context, a *app, f demoFlags) (err error) {
 	if f.jobs < 0 || f.jobs > maxDemoJobs {
-		return fmt.Errorf("--jobs is %d, want 1 to %d, or 0", f.jobs, maxDemoJobs)
+		return usageError{fmt.Errorf("--jobs is %d, want 1 to %d, or 0", f.jobs, maxDemoJobs)}
 	}
-	d := &demo{flags: f, screen: newScreen(stdout), ledger: newLedger()}
-	if f.json {
-		d.screen = &screen{out: stderr}
+	d := &demo{flags: f, env: a.env, screen: newScreen(a.out), ledger: newLedger()}
+	if a.json {
+		d.screen = &screen{out: a.err}
 	}
 	// Last in, first out: children before the schema they use, the schema before its server. A panic runs them too; what
 	// ends without them is up to the servers' watchdogs and the children, who see that our end of their pipes is gone.
@@ -83,8 +84,8 @@ func runDemo(ctx context.Context, f demoFlags, stdout, stderr io.Writer) (err er
 	if err != nil {
 		return err
 	}
-	if f.json {
-		err = figures.printJSON(stdout)
+	if a.json {
+		err = a.printJSON(figures)
 	} else {
 		err = d.summarise(ctx, figures)
 	}
@@ -110,7 +111,7 @@ func newScreen(stdout io.Writer) *screen {
 // keepUp waits for Ctrl-C, or for a process that ends by itself.
 func (d *demo) keepUp(ctx context.Context) error {
 	d.screen.say("")
-	d.screen.say("  kept up until Ctrl-C: worker %s, the sweeper and the servers; to look around", d.workers[1-d.victim].name)
+	d.screen.say("  kept up until Ctrl-C: %s, the sweeper and the servers; in another shell", d.workers[1-d.victim].name)
 	d.servers.tellEnvironment(d.screen, d.namespace)
 	d.screen.say("    %s jobs list", ownName())
 	if d.servers.postgres == nil {

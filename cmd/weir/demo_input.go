@@ -9,33 +9,33 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // The bounds of a demo, so that it ends within a minute whatever folder it is pointed at.
 const (
 	maxDemoJobs  = 100_000
-	leastJobs    = 5_000            // when --jobs does not say how many
-	maxVisited   = 1_000_000        // directory entries looked at
-	maxRead      = int64(4_000_000_000) // bytes that all jobs together read
+	leastJobs    = 5_000                // when --jobs does not say how many
+	maxVisited   = 1_000_000            // directory entries looked at
+	maxRead      = int64(2_000_000_000) // bytes that all jobs together read
 	maxFileBytes = int64(500_000_000)
 )
 
 // file is one that a job may be for.
 type file struct {
-	path string // absolute: workers get it
-	name string // below the folder: people see it
+	name string // below the folder, with slashes
 	size int64
 }
 
 // input is the files of a demo and the job for each.
 type input struct {
-	dir     string
-	files   []file
-	bytes   int64 // of files
-	tooBig  int   // files left out for their size
-	isMore  bool  // there were more files than jobs or than were looked at
-	jobs    []int // index into files
-	perFile int   // jobs for the file that has most
+	dir    string // as the caller named it
+	root   string // the same, absolute and without links
+	files  []file
+	bytes  int64 // of files
+	tooBig int   // files left out for their size
+	isMore bool  // there were more files than jobs or than were looked at
+	jobs   []int // index into files
 }
 
 // scan finds the regular files below dir that can be read and gives each a job. Symbolic links are not followed and .git
@@ -50,12 +50,12 @@ func scan(ctx context.Context, dir string, jobs int) (*input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read --dir: %w", err)
 	}
-	in := &input{dir: dir}
+	in := &input{dir: dir, root: root}
 	limit := maxDemoJobs
 	if jobs > 0 {
 		limit = jobs
 	}
-	if err := in.walk(ctx, root, limit); err != nil {
+	if err := in.walk(ctx, limit); err != nil {
 		return nil, err
 	}
 	if len(in.files) == 0 {
@@ -66,7 +66,7 @@ func scan(ctx context.Context, dir string, jobs int) (*input, error) {
 	}
 	if !in.trim(jobs) {
 		return nil, fmt.Errorf("%s jobs would read more than %s below %s: give fewer --jobs or another --dir",
-			grouped(jobs), byteSize(maxRead), dir)
+			number(int64(jobs)), byteSize(maxRead), dir)
 	}
 	for i := range jobs {
 		in.jobs = append(in.jobs, i%len(in.files))
@@ -75,9 +75,9 @@ func scan(ctx context.Context, dir string, jobs int) (*input, error) {
 }
 
 // walk collects up to limit files in the order of their names.
-func (in *input) walk(ctx context.Context, root string, limit int) error {
+func (in *input) walk(ctx context.Context, limit int) error {
 	visited := 0
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(in.root, func(path string, entry fs.DirEntry, err error) error {
 		if visited++; len(in.files) == limit || visited > maxVisited {
 			in.isMore = true
 			return filepath.SkipAll
@@ -86,7 +86,7 @@ func (in *input) walk(ctx context.Context, root string, limit int) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			if path == root {
+			if path == in.root {
 				return err
 			}
 			return nil // one that may not be read, or is gone
@@ -94,7 +94,7 @@ func (in *input) walk(ctx context.Context, root string, limit int) error {
 		if entry.IsDir() && entry.Name() == ".git" {
 			return fs.SkipDir
 		}
-		if f, ok := readable(root, path, entry); ok {
+		if f, ok := readable(in.root, path, entry); ok {
 			in.files = append(in.files, f)
 		}
 		return nil
@@ -110,6 +110,10 @@ func readable(root, path string, entry fs.DirEntry) (file, bool) {
 	if !entry.Type().IsRegular() {
 		return file{}, false
 	}
+	name, err := filepath.Rel(root, path)
+	if err != nil || !utf8.ValidString(name) { // JSON cannot carry other names
+		return file{}, false
+	}
 	info, err := entry.Info()
 	if err != nil {
 		return file{}, false
@@ -119,11 +123,7 @@ func readable(root, path string, entry fs.DirEntry) (file, bool) {
 		return file{}, false
 	}
 	_ = opened.Close()
-	name, err := filepath.Rel(root, path)
-	if err != nil {
-		name = path
-	}
-	return file{path: path, name: name, size: info.Size()}, true
+	return file{name: filepath.ToSlash(name), size: info.Size()}, true
 }
 
 // trim leaves the largest files out until all jobs together read no more than maxRead. It reports whether any is left.
@@ -136,28 +136,30 @@ func (in *input) trim(jobs int) bool {
 		in.bytes += f.size
 	}
 	for n := len(in.files); n > 0; n-- {
-		in.perFile = (jobs + n - 1) / n
+		perFile := int64((jobs + n - 1) / n)
 		largest := in.files[n-1].size
 		// Checked one by one first: their product may not fit into an int64.
-		if largest <= maxFileBytes && in.bytes <= maxRead && in.bytes*int64(in.perFile) <= maxRead {
+		if largest <= maxFileBytes && in.bytes <= maxRead && in.bytes*perFile <= maxRead {
 			break
 		}
 		in.bytes -= largest
 		in.files = in.files[:n-1]
 	}
 	in.tooBig = all - len(in.files)
+	// Back in the order of names, so that the large ones do not all come last.
+	slices.SortFunc(in.files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
 	return len(in.files) > 0
 }
 
-// largest returns, for up to n different files, the largest first, the number of a job that is for it.
+// largest returns the numbers of the jobs of up to n different files, the largest first. Jobs go round the files in their
+// order, and there are no fewer jobs than files: job i is for file i.
 func (in *input) largest(n int) []int {
-	var jobs []int
-	for i := len(in.files) - 1; i >= 0 && len(jobs) < n; i-- {
-		if i < len(in.jobs) { // jobs go round the files in their order
-			jobs = append(jobs, i)
-		}
+	order := make([]int, len(in.files))
+	for i := range order {
+		order[i] = i
 	}
-	return jobs
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(in.files[b].size, in.files[a].size) })
+	return order[:min(n, len(order))]
 }
 
 func (in *input) tell(s *screen) {
@@ -166,9 +168,9 @@ func (in *input) tell(s *screen) {
 		more = " of more"
 	}
 	s.say("  input     %s      %s files%s, %s -> %s jobs (kind checksum)",
-		in.dir, grouped(len(in.files)), more, byteSize(in.bytes), grouped(len(in.jobs)))
+		in.dir, number(int64(len(in.files))), more, byteSize(in.bytes), number(int64(len(in.jobs))))
 	if in.tooBig > 0 {
-		s.say("            %s larger files left out: all jobs together read at most %s", grouped(in.tooBig), byteSize(maxRead))
+		s.say("            %s larger files left out: all jobs together read at most %s", number(int64(in.tooBig)), byteSize(maxRead))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 // demo is one run of weir demo.
 type demo struct {
 	flags  demoFlags
+	env    []string // of this process
 	screen *screen
 	ledger *ledger
 	input  *input
@@ -26,7 +26,8 @@ type demo struct {
 
 	servers   *servers
 	namespace string
-	config    config.Config
+	isAway    bool // Postgres was not to be reached: there is no schema
+	loaded    *config.Loaded
 	client    *client.Client // the producer's; its statements are counted
 	sent      *statements
 	account   *account
@@ -68,7 +69,7 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	}
 	d.servers = &servers{}
 	d.atEnd(func() error { return d.servers.close() })
-	if err := d.servers.open(ctx, os.Environ(), d.screen); err != nil {
+	if err := d.servers.open(ctx, d.env, d.screen); err != nil {
 		return err
 	}
 	d.namespace = "weir"
@@ -85,15 +86,15 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 func (d *demo) connect() error {
 	loaded, err := config.Read(config.Sources{Environ: d.environ()})
 	if err != nil {
-		return fmt.Errorf("read the environment: %w", err)
+		return configError{err}
 	}
-	d.config, d.sent = loaded.Config, &statements{}
-	producer, closeProducer, err := run.Open(d.config, run.Options{Name: "weir demo producer", Tracer: d.sent})
+	d.loaded, d.sent = loaded, &statements{}
+	producer, closeProducer, err := run.Open(loaded.Config, run.Options{Name: "weir demo producer", Tracer: d.sent})
 	if err != nil {
 		return err
 	}
 	d.atEnd(func() error { closeProducer(); return nil })
-	observer, closeObserver, err := run.Open(d.config, run.Options{Name: "weir demo"})
+	observer, closeObserver, err := run.Open(loaded.Config, run.Options{Name: "weir demo"})
 	if err != nil {
 		return err
 	}
@@ -109,14 +110,16 @@ func (d *demo) environ() []string {
 
 // makeSchema migrates the namespace and tells about servers, schema and input.
 func (d *demo) makeSchema(ctx context.Context) error {
+	d.atEnd(d.dropSchema) // before it is there: an interrupted migration leaves some of it
 	begun := time.Now()
 	if _, err := migrate.Up(ctx, d.account.pool, migrate.Config{Schema: d.namespace}); err != nil {
+		if run.IsUnreachable(err) {
+			d.isAway = true
+			return unreachable{explained{err, d.loaded}}
+		}
 		return err
 	}
 	took := time.Since(begun)
-	if d.servers.postgres == nil && !d.flags.keep {
-		d.atEnd(d.account.dropSchema)
-	}
 	version, fsync, err := d.account.server(ctx)
 	if err != nil {
 		return err
@@ -126,4 +129,12 @@ func (d *demo) makeSchema(ctx context.Context) error {
 	d.input.tell(d.screen)
 	d.screen.say("")
 	return nil
+}
+
+// dropSchema leaves somebody's server as it was. A private one goes as a whole.
+func (d *demo) dropSchema() error {
+	if d.servers.postgres != nil || d.isAway || d.flags.keep && d.done {
+		return nil
+	}
+	return d.account.dropSchema()
 }

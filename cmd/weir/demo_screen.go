@@ -46,8 +46,12 @@ func (s *screen) progress(done, total int, rate float64) {
 		_, _ = io.WriteString(s.out, "\r"+s.bar+"\x1b[K")
 		return
 	}
+	now := time.Now()
+	if s.toldAt.IsZero() {
+		s.toldAt = now // there is nothing to tell at the start
+	}
 	isLast := done == total && s.told < total
-	if now := time.Now(); isLast || now.Sub(s.toldAt) >= plainEvery {
+	if isLast || now.Sub(s.toldAt) >= plainEvery {
 		s.toldAt, s.told = now, done
 		_, _ = fmt.Fprintf(s.out, "  %s\n", amount(done, total, rate))
 	}
@@ -78,7 +82,7 @@ func amount(done, total int, rate float64) string {
 	if total > 0 {
 		percent = done * 100 / total
 	}
-	return fmt.Sprintf("%3d %% %7s done %7s jobs/s", percent, grouped(done), grouped(int(rate+0.5)))
+	return fmt.Sprintf("%3d %% %7s done %7s jobs/s", percent, number(int64(done)), number(int64(rate+0.5)))
 }
 
 // fitColumns cuts a line to width and takes out what would move a terminal's cursor: file names are data.
@@ -93,15 +97,6 @@ func fitColumns(line string, width int) string {
 		line = string(runes[:width-1]) + "…"
 	}
 	return strings.TrimRight(line, " ")
-}
-
-// grouped writes n with commas: 12,345.
-func grouped(n int) string {
-	digits := fmt.Sprint(n)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }
 
 // byteSize writes bytes with a unit, powers of 1000.

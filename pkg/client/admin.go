@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,10 +181,8 @@ func (c *Client) actor() string {
 	if c.cfg.Actor != "" {
 		return c.cfg.Actor
 	}
-	user, host := os.Getenv("USER"), "unknown"
-	if user == "" {
-		user = fmt.Sprintf("uid %d", os.Getuid())
-	}
+	user := cmp.Or(os.Getenv("USER"), os.Getenv("USERNAME"), fmt.Sprintf("uid %d", os.Getuid()))
+	host := "unknown"
 	if name, err := os.Hostname(); err == nil {
 		host = name
 	}

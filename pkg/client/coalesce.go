@@ -226,7 +226,7 @@ func (q *coalescer) giveBack(batch []*entry, err error) {
 	defer q.mu.Unlock()
 	now := time.Now()
 	for _, e := range slices.Backward(batch) {
-		e.isSent = false
+		e.isSent, e.job.Known = false, true
 		switch {
 		case e.isLeft:
 		case now.Before(e.deadline):

@@ -89,12 +89,28 @@ func at(i int, err error) error {
 	return err
 }
 
+// ready gives ids to drafts once the clock is known.
+func (c *Client) ready(ctx context.Context, drafts []draft) error {
+	if err := c.clock.ensure(ctx); err != nil {
+		return fmt.Errorf("enqueue: %w", scrub(err))
+	}
+	return c.mint(drafts)
+}
+
+// sentBefore notes that the ids of drafts were sent. Nothing can have been stored, or we would not send them again; but
+// should a driver be wrong about that, the jobs are still stored once.
+func sentBefore(drafts []draft) {
+	for i := range drafts {
+		drafts[i].job.Known = true
+	}
+}
+
 // mint gives ids to the drafts that have none, or one of ours, and checks those of the caller's. The clock is known.
 func (c *Client) mint(drafts []draft) error {
 	for i := range drafts {
 		d := &drafts[i]
 		if !d.own {
-			d.job.ID = c.clock.ids.Load().New()
+			d.job.ID, d.job.Known = c.clock.ids.Load().New(), false
 			continue
 		}
 		if err := c.clock.check(d.job.ID, 0); err != nil {

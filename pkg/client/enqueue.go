@@ -28,11 +28,8 @@ func (c *Client) Enqueue(ctx context.Context, args job.Args, options ...job.Opti
 	if err != nil {
 		return Enqueued{}, err
 	}
-	if err := c.clock.ensure(ctx); err != nil {
-		return Enqueued{}, fmt.Errorf("enqueue: %w", scrub(err))
-	}
 	one := []draft{d}
-	if err := c.mint(one); err != nil {
+	if err := c.ready(ctx, one); err != nil {
 		return Enqueued{}, err
 	}
 	e := &entry{draft: one[0], deadline: time.Now().Add(c.cfg.Timeout), done: make(chan struct{})}

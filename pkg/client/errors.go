@@ -59,8 +59,8 @@ func ended(ctx context.Context) error {
 func isUnknown(err error) bool {
 	var pg *pgconn.PgError
 	switch {
-	case errors.Is(err, pgx.ErrTxCommitRollback):
-		return false // the server said that it rolled back
+	case errors.Is(err, pgx.ErrTxCommitRollback), errors.Is(err, pgstore.ErrNoSchema), errors.Is(err, pgstore.ErrClockAhead):
+		return false // the server said that it stored nothing
 	case errors.As(err, &pg) && pg.Code[:min(2, len(pg.Code))] == "08":
 		return true // a pooler says so when it has lost the server, whatever that had done
 	}

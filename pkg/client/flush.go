@@ -82,7 +82,7 @@ func (q *coalescer) remint(batch []*entry) (again []*entry) {
 			continue
 		}
 		if !e.own {
-			e.job.ID = q.client.clock.ids.Load().New()
+			e.job.ID, e.job.Known = q.client.clock.ids.Load().New(), false
 		} else if err := q.client.clock.check(e.job.ID, time.Second); err != nil {
 			q.settleLocked(e, Enqueued{}, err)
 			continue

@@ -16,8 +16,8 @@ import (
 // EnqueueMany stores up to 10,000 jobs, all or none, and returns once they are committed; the results are in the order
 // of jobs. It is the fastest way to enqueue: a statement takes 1,000 jobs or 4 MiB.
 //
-// A *job.FieldError names the job in Index. ctx and *UnknownError are as in Enqueue. The database counts each
-// statement's time, but Config.Timeout bounds every one of them, not the call.
+// A *job.FieldError names the job in Index. ctx and *UnknownError are as in Enqueue. Config.Timeout bounds each
+// statement, not the call.
 func (c *Client) EnqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -28,6 +28,9 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, 
 	}
 	drafts, err := c.drafts(ctx, jobs)
 	if err != nil || len(drafts) == 0 {
+		return nil, err
+	}
+	if err := c.ready(ctx, drafts); err != nil {
 		return nil, err
 	}
 	deadline := time.Now().Add(c.cfg.Timeout)
@@ -46,14 +49,20 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, 
 			err = last
 		}
 		last = err
-		switch {
-		case errors.Is(err, pgstore.ErrClockAhead) && !isReminted:
-			isReminted = true // nothing was stored: ids are made anew
-		case !isTransient(err) || !time.Now().Before(deadline):
+		if errors.Is(err, pgstore.ErrClockAhead) && !isReminted {
+			isReminted = true
+			if err := c.ready(ctx, drafts); err != nil { // nothing was stored: ids are made anew
+				return nil, err
+			}
+			continue
+		}
+		if !isTransient(err) || !time.Now().Before(deadline) {
 			return nil, fmt.Errorf("enqueue %d jobs: %w", len(drafts), scrub(err))
-		case !pause(ctx, backoff(failures)):
+		}
+		if !pause(ctx, backoff(failures)) {
 			return nil, fmt.Errorf("enqueue %d jobs: %w; before that: %w", len(drafts), ended(ctx), scrub(err))
 		}
+		sentBefore(drafts)
 	}
 }
 
@@ -65,12 +74,6 @@ type answer struct {
 
 // tryMany makes one attempt. An *UnknownError apart, its errors mean that nothing was stored.
 func (c *Client) tryMany(ctx context.Context, drafts []draft, deadline time.Time) ([]Enqueued, error) {
-	if err := c.clock.ensure(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.mint(drafts); err != nil {
-		return nil, err
-	}
 	conn, err := c.acquire(ctx, deadline)
 	if err != nil {
 		return nil, err

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weirq/weir/internal/testenv"
 )
 
 // proxy stands between a pool and the server and can lose an answer.
 type proxy struct {
 	listener net.Listener
 	target   string
-	network  string
 
 	mu     sync.Mutex
 	marker []byte // once a client has sent this, the next answer to it is dropped and its connection closed
@@ -29,7 +30,11 @@ func proxied(tb testing.TB, change ...func(*pgxpool.Config)) (*pgxpool.Pool, *pr
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &proxy{listener: listener}
+	server, err := pgxpool.ParseConfig(testenv.Postgres(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &proxy{listener: listener, target: net.JoinHostPort(server.ConnConfig.Host, strconv.Itoa(int(server.ConnConfig.Port)))}
 	var wg sync.WaitGroup
 	wg.Go(func() { p.serve(&wg) })
 	tb.Cleanup(func() {
@@ -37,7 +42,6 @@ func proxied(tb testing.TB, change ...func(*pgxpool.Config)) (*pgxpool.Pool, *pr
 		wg.Wait()
 	})
 	pool := poolBy(tb, func(cfg *pgxpool.Config) {
-		p.network, p.target = "tcp", net.JoinHostPort(cfg.ConnConfig.Host, strconv.Itoa(int(cfg.ConnConfig.Port)))
 		cfg.ConnConfig.Host, cfg.ConnConfig.Port = "127.0.0.1", uint16(listener.Addr().(*net.TCPAddr).Port)
 		cfg.ConnConfig.Fallbacks, cfg.ConnConfig.TLSConfig = nil, nil // the marker must be readable
 		for _, f := range change {
@@ -70,7 +74,7 @@ func (p *proxy) serve(wg *sync.WaitGroup) {
 		p.mu.Lock()
 		p.dials++
 		p.mu.Unlock()
-		far, err := net.Dial(p.network, p.target)
+		far, err := net.Dial("tcp", p.target)
 		if err != nil {
 			_ = near.Close()
 			continue

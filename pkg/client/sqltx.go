@@ -63,8 +63,7 @@ func (c *Client) learnSQL(ctx context.Context, tx SQLTx) error {
 	}
 	var micros int64
 	sent := time.Now()
-	const query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-	if err := queryRow(ctx, tx, []any{&micros}, query); err != nil {
+	if err := queryRow(ctx, tx, []any{&micros}, c.store.NowSQL()); err != nil {
 		return err
 	}
 	c.clock.learn(time.UnixMicro(micros), sent)

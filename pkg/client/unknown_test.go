@@ -14,6 +14,7 @@ import (
 	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/client"
 	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/pgstore"
 )
 
 // lossy returns a client whose connections lead through a proxy.
@@ -214,6 +215,23 @@ func TestAServerThatStaysReadOnlyIsATypedError(t *testing.T) {
 	})
 	if !errors.Is(err, client.ErrReadOnly) {
 		t.Errorf("EnqueueTx: got %v", err)
+	}
+}
+
+func TestAMissingSchemaIsAKnownErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	c := clientOn(t, testenv.Pool(t, testenv.Postgres(t)), testenv.Namespace(t))
+	_, one := c.Enqueue(t.Context(), welcome{})
+	jobs := make([]job.Spec, 1500)
+	for i := range jobs {
+		jobs[i].Args = welcome{}
+	}
+	_, many := c.EnqueueMany(within(t, 5*time.Second), jobs)
+	for name, err := range map[string]error{"one": one, "many": many} {
+		var unknown *client.UnknownError
+		if !errors.Is(err, pgstore.ErrNoSchema) || errors.As(err, &unknown) {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 

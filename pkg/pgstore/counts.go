@@ -10,7 +10,7 @@ import (
 const countPages = 2000
 
 // Count caches the depth of each queue and state in the table counts and returns how many rows that has, or -1 if
-// another did so less than age ago or is at it. Figures of more than some 100,000 live jobs are estimates.
+// another did so less than age ago or is at it. Figures of more than some 200,000 live jobs are estimates.
 func (s *Store) Count(ctx context.Context, age time.Duration) (rows int, err error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()

@@ -150,7 +150,8 @@ func timeoutMillis(d time.Duration) *int64 {
 	return millis(d)
 }
 
-// instant cuts what lies before any job could have been due: it means "now", and Postgres cannot hold all of it.
+// instant cuts what lies before any job could have been due: it means "now", and Postgres cannot hold all of it. It rounds
+// up to what Postgres keeps, so that no job is early and both ways of sending it agree.
 func instant(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -158,6 +159,7 @@ func instant(t time.Time) *time.Time {
 	if first := time.Unix(0, 0); t.Before(first) {
 		t = first
 	}
+	t = t.Add(time.Microsecond - 1).Truncate(time.Microsecond)
 	return &t
 }
 

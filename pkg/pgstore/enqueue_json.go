@@ -75,3 +75,6 @@ func jsonJobOf(j *NewJob) jsonJob {
 	}
 	return r
 }
+
+// NowSQL returns a statement that database/sql transactions run for the database's time, in microseconds since 1970.
+func (s *Store) NowSQL() string { return s.sql["now_micros"] }

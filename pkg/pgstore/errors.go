@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,7 +39,7 @@ func Classify(err error) error {
 	case codeSessionLost:
 		return ErrSessionLost
 	case "42883", "42P01", "3F000": // undefined function, table, schema
-		return fmt.Errorf("%w: %s", ErrNoSchema, pg.Message)
+		return fmt.Errorf("%w: %w", ErrNoSchema, err)
 	}
 	return err
 }
@@ -57,21 +58,21 @@ func IsData(err error) bool {
 	return false
 }
 
-// IsUnknown reports whether the statement that gave err may have been committed: its reply was lost.
+// IsUnknown reports whether the statement that gave err may have been committed: its reply was lost. It is about single
+// statements: of Tx.Commit, pgx 5 says "safe to retry" also when COMMIT was sent and its answer lost.
 func IsUnknown(err error) bool {
-	if err == nil {
-		return false
+	for _, known := range []error{nil, ErrClockAhead, ErrSessionLost, pgx.ErrTxClosed, pgx.ErrTxCommitRollback} {
+		if errors.Is(err, known) {
+			return false
+		}
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		// The server answered. Only a backend that is ended in mid-commit leaves the outcome open.
-		return pg.Code == "57P01" || pg.Code == "57P02" || pg.Code == "08007"
+		// The server answered. Only a backend, or a pooler's connection to it, that ends in mid-commit leaves it open.
+		return pg.Code == "57P01" || pg.Code == "57P02" || strings.HasPrefix(pg.Code, "08")
 	}
 	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) || pgconn.SafeToRetry(err) || errors.Is(err, pgx.ErrTxClosed) {
-		return false // nothing was sent
-	}
-	return true
+	return !errors.As(err, &connect) && !pgconn.SafeToRetry(err)
 }
 
 // IsReadOnly reports whether err says that the server takes no writes: a standby, or a primary that was demoted. The

@@ -126,8 +126,8 @@ func (s *Store) Bury(ctx context.Context, session job.ID, failed []Failure) (map
 	return got, nil
 }
 
-// Release gives back jobs that did not run to an end, due after wait; the attempt is not counted. It returns when each
-// accepted job is due.
+// Release gives back jobs that did not run to an end, due after wait; the attempt is not counted. One that somebody asked
+// to cancel ends as cancelled. It returns when each accepted job is due, or when it ended.
 func (s *Store) Release(ctx context.Context, session job.ID, held []Held, wait time.Duration) (map[job.ID]time.Time, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -140,7 +140,30 @@ func (s *Store) Release(ctx context.Context, session job.ID, held []Held, wait t
 	if err != nil {
 		return nil, fmt.Errorf("release %d jobs: %w", len(held), Classify(err))
 	}
+	if len(due) < len(held) {
+		return due, s.endAsked(ctx, session, held, due)
+	}
 	return due, nil
+}
+
+// endAsked ends those of held that were not released because somebody asked to cancel them, and adds them to due. What
+// is missing for another reason was fenced off, and its fence keeps it from being ended here.
+func (s *Store) endAsked(ctx context.Context, session job.ID, held []Held, due map[job.ID]time.Time) error {
+	var asked []Failure
+	for _, h := range held {
+		if _, ok := due[h.ID]; !ok {
+			asked = append(asked, Failure{Held: h, Outcome: "released", Error: "cancelled before it came to an end", Back: true, Final: job.DeadCancelled})
+		}
+	}
+	ended, err := s.Bury(ctx, session, asked)
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	now, err := s.Now(ctx)
+	for id := range ended {
+		due[id] = now
+	}
+	return err
 }
 
 // TimingOut marks jobs whose handlers ignore their timeout, so that everyone sees it.

@@ -147,7 +147,7 @@ type Outcome struct {
 func (s *Store) Outcomes(ctx context.Context, ids []job.ID) (map[job.ID]Outcome, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	rows, err := s.query(ctx, s.sql["outcome"], raw(ids))
+	rows, err := s.query(ctx, s.call("outcome_v1", "id, state, fence, session, kind, result, error", 1), raw(ids))
 	if err != nil {
 		return nil, fmt.Errorf("read outcomes: %w", Classify(err))
 	}

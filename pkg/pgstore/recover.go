@@ -16,30 +16,6 @@ type DeadSession struct {
 	PID  int
 }
 
-// MarkDead gives away every session whose lease has ended, except own. It waits for a renewal that is being committed
-// and then believes the renewal.
-func (s *Store) MarkDead(ctx context.Context, own job.ID) ([]DeadSession, error) {
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	rows, err := s.query(ctx, s.sql["mark_dead"], [16]byte(own))
-	if err != nil {
-		return nil, fmt.Errorf("mark dead sessions: %w", Classify(err))
-	}
-	defer rows.Close()
-	var dead []DeadSession
-	for rows.Next() {
-		var d DeadSession
-		if err := rows.Scan((*[16]byte)(&d.ID), &d.Role, &d.Host, &d.PID); err != nil {
-			return nil, fmt.Errorf("mark dead sessions: %w", err)
-		}
-		dead = append(dead, d)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("mark dead sessions: %w", Classify(err))
-	}
-	return dead, nil
-}
-
 // OrphanSessions returns sessions that running jobs name and that have no row.
 func (s *Store) OrphanSessions(ctx context.Context) ([]job.ID, error) {
 	ctx, cancel := s.bound(ctx)

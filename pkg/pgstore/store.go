@@ -74,15 +74,25 @@ func (s *Store) Schema() string { return s.schema }
 func (s *Store) Timeout() time.Duration { return s.timeout }
 
 func (s *Store) query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return s.db.Query(ctx, sql, append([]any{s.mode}, args...)...)
+	return s.db.Query(ctx, sql, append([]any{s.modeOf(sql)}, args...)...)
 }
 
 func (s *Store) row(ctx context.Context, sql string, args ...any) pgx.Row {
-	return s.db.QueryRow(ctx, sql, append([]any{s.mode}, args...)...)
+	return s.db.QueryRow(ctx, sql, append([]any{s.modeOf(sql)}, args...)...)
 }
 
 func (s *Store) exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return s.db.Exec(ctx, sql, append([]any{s.mode}, args...)...)
+	return s.db.Exec(ctx, sql, append([]any{s.modeOf(sql)}, args...)...)
+}
+
+// modeOf returns how a statement is sent. A function of the schema pins the plans in it: its call may be prepared. A
+// plain statement, which begins with the header of its file, pins nothing: prepared while the tables were empty it would
+// keep a plan of sequential scans, so it is sent unnamed and planned anew each time.
+func (s *Store) modeOf(sql string) pgx.QueryExecMode {
+	if strings.HasPrefix(sql, "--") {
+		return pgx.QueryExecModeCacheDescribe
+	}
+	return s.mode
 }
 
 // bound gives a statement its limit of time.
@@ -145,9 +155,9 @@ func qualify(text, schema string) string {
 // Install returns the statements that make version 1 of a schema, in order; package migrate runs them.
 func Install(schema string) []string {
 	order := []string{
-		"schema", "ulid", "id_floor", "new_id", "log_row", "new_rows", "enqueue", "enqueue_one",
+		"schema", "ulid", "id_floor", "new_id", "log_row", "enqueue", "enqueue_one",
 		"enqueue_json", "claim", "finish",
-		"retry", "bury", "release", "renew", "recover", "expire", "cancel", "revive", "delete", "pause",
+		"retry", "bury", "release", "renew", "recover", "expire", "cancel", "revive", "delete", "pause", "outcome",
 		"add_partition", "job_status", "served", "due", "stragglers", "counts", "rotate_add", "rotate_guard", "rotate_carry",
 		"rotate_empty", "rotate_drop", "rotate_default", "rotate_old", "rotate_tidy",
 	}
@@ -157,6 +167,7 @@ func Install(schema string) []string {
 		if !ok {
 			panic("pgstore: no statement " + name)
 		}
+		text = strings.ReplaceAll(text, "/* new_rows */", statements["new_rows"])
 		texts[i] = qualify(text, schema)
 	}
 	return texts

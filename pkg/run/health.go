@@ -74,15 +74,22 @@ func (h *workerHealth) live() string {
 	return h.claims(s)
 }
 
+// pollEvery is how seldom a worker with a free slot polls.
+func (h *workerHealth) pollEvery() time.Duration {
+	if h.poll == 0 {
+		return 30 * time.Second
+	}
+	return h.poll
+}
+
+// isFree reports whether a worker can claim at all; one that cannot does not poll either.
+func isFree(s worker.Stats) bool { return s.Running < s.Slots && s.Unwritten == 0 }
+
 // claims tells whether the loop that claims stands still although it could claim.
 func (h *workerHealth) claims(s worker.Stats) string {
-	poll := h.poll
-	if poll == 0 {
-		poll = 30 * time.Second
-	}
+	poll, free := h.pollEvery(), isFree(s)
 	silent := sinceOr(s.PolledAt, h.contact.born)
 	answers := sinceOr(s.RenewedAt, h.contact.born) < h.lease
-	free := s.Running < s.Slots && s.Unwritten == 0
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -112,6 +119,8 @@ func (h *workerHealth) ready() (reason, info string) {
 		return fmt.Sprintf("postgres: the lease was last renewed %v ago", time.Since(s.RenewedAt).Round(time.Second)), info
 	case s.PolledAt.IsZero():
 		return "starting: no claim was answered yet", info
+	case isFree(s) && time.Since(s.PolledAt) > 2*h.pollEvery()+settle:
+		return fmt.Sprintf("postgres: the last poll that it answered was %v ago", time.Since(s.PolledAt).Round(time.Second)), info
 	}
 	return "", info
 }

@@ -21,7 +21,7 @@ type process struct {
 
 const usage = `usage: %s [--config FILE] [--check-config] [--version]
 
-  --config FILE    YAML configuration; without it the file that WEIR_CONFIG names, if any
+  --config FILE    YAML configuration (default: the file that WEIR_CONFIG names)
   --check-config   read the configuration, say what is wrong with it, and exit
   --version        print the version and exit
 

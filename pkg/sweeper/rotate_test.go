@@ -174,130 +174,6 @@ func TestAnOldIDIsRememberedForTheRetentionInTheDefaultPartition(t *testing.T) {
 	}
 }
 
-func TestAPartitionIsEmptiedWhileJobsArriveInItAndLosesNone(t *testing.T) {
-	t.Parallel()
-	c := newCalendar(t, sweeper.Config{})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	var wg sync.WaitGroup
-	want := 0
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			want += len(c.enqueue(1))
-		}
-	})
-	wg.Go(func() { // jobs that die and are retried by hand need their old log row anew
-		for ctx.Err() == nil {
-			c.reviveSome(t.Context())
-		}
-	})
-	from, to := pgstore.Floor(pgstore.Day, c.now), c.midnight(0)
-	leaf := pgstore.Partition{Parent: "jobs", Name: pgstore.PartitionName("jobs", pgstore.Day, c.now), From: from, To: to}
-	emptied := 0
-	for at := pgstore.FloorID(from); ctx.Err() == nil; {
-		// Only what is new is carried: quicker than the arrivals, now and then. Ids rise, but for a moment's disorder.
-		got, err := c.store.Carry(t.Context(), at, pgstore.FloorID(to), 1000)
-		if err != nil && !pgstore.IsBusy(err) {
-			t.Fatal(err)
-		}
-		if got.Seen > 0 {
-			at = pgstore.FloorID(got.Last.Time().Add(-100 * time.Millisecond))
-		}
-		isEmpty, err := c.store.EmptyPartition(t.Context(), leaf)
-		if err != nil && !pgstore.IsBusy(err) {
-			t.Fatal(err)
-		}
-		if isEmpty {
-			emptied++
-		}
-	}
-	wg.Wait()
-	w := c.worker(time.Hour)
-	got := 0
-	for {
-		claimed, err := c.store.Claim(t.Context(), pgstore.ClaimRequest{
-			Session: w, Queues: []pgstore.ClaimQueue{{Name: "q", Slots: 1000}}, Kinds: []string{"k"},
-		})
-		if err != nil || len(claimed.Missing) > 0 {
-			t.Fatalf("%d jobs without payload, %v", len(claimed.Missing), err)
-		}
-		if len(claimed.Jobs) == 0 {
-			break
-		}
-		got += len(claimed.Jobs)
-	}
-	t.Logf("%d jobs, emptied %d times", got, emptied)
-	if got != want || emptied == 0 {
-		t.Errorf("%d jobs, want %d; emptied %d times", got, want, emptied)
-	}
-}
-
-func TestAPartitionKeepsWhatALiveJobNeedsUntilItWasCarriedOver(t *testing.T) {
-	t.Parallel()
-	c := newCalendar(t, sweeper.Config{})
-	id := c.enqueue(1)[0]
-	from, to := pgstore.Floor(pgstore.Day, c.now), c.midnight(0)
-	leaf := pgstore.Partition{Parent: "jobs", Name: pgstore.PartitionName("jobs", pgstore.Day, c.now), From: from, To: to}
-	empty := func() bool {
-		emptied, err := c.store.EmptyPartition(t.Context(), leaf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return emptied
-	}
-	if empty() {
-		t.Error("emptied before the log row was copied")
-	}
-	if got, err := c.store.Carry(t.Context(), job.ID{}, pgstore.FloorID(to), 10); got.Done != 1 || got.Last != id || err != nil {
-		t.Fatalf("carried %+v, %v", got, err)
-	}
-	if !empty() {
-		t.Error("not emptied after the log row was copied")
-	}
-	tidy := func(want int) {
-		t.Helper()
-		if got, err := c.store.TidyKept(t.Context(), job.ID{}, 10); got.Done != want || got.Seen != 1 || err != nil {
-			t.Errorf("tidied %+v, %v, want %d", got, err, want)
-		}
-	}
-	tidy(0)
-	if _, err := c.store.Cancel(t.Context(), []job.ID{id}, "for the test"); err != nil {
-		t.Fatal(err)
-	}
-	tidy(0) // it may be revived at this very moment
-	if gone, err := c.store.Delete(t.Context(), []job.ID{id}); len(gone) != 1 || err != nil {
-		t.Fatal(gone, err)
-	}
-	c.exec(`INSERT INTO weir.jobs_kept SELECT $1, now(), NULL, NULL, NULL, NULL, 1, 5, 0, 'k', 'q', '{}'`, [16]byte(id))
-	tidy(1) // a copy that crossed with the deletion
-}
-
-// reviveSome buries a few jobs that are waiting and revives them.
-func (c *calendar) reviveSome(ctx context.Context) {
-	rows, err := c.pool.Query(ctx, c.sql(`SELECT id FROM weir.live WHERE state = 0 ORDER BY id LIMIT 5`))
-	if err != nil {
-		c.Error(err)
-		return
-	}
-	defer rows.Close()
-	var ids []job.ID
-	for rows.Next() {
-		var id [16]byte
-		if err := rows.Scan(&id); err != nil {
-			c.Error(err)
-			return
-		}
-		ids = append(ids, id)
-	}
-	rows.Close()
-	if _, err := c.store.Cancel(ctx, ids, "for the test"); err != nil {
-		c.Error(err)
-	}
-	if _, err := c.store.Revive(ctx, ids); err != nil {
-		c.Error(err)
-	}
-}
-
 func TestAReaderThatStaysStopsNeitherEnqueuesNorRotationForLong(t *testing.T) {
 	t.Parallel()
 	c := newCalendar(t, sweeper.Config{})
@@ -326,25 +202,7 @@ func TestAReaderThatStaysStopsNeitherEnqueuesNorRotationForLong(t *testing.T) {
 	})
 	before := c.partitions("jobs")
 	for range 5 {
-		parts, err := c.store.Partitions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range parts {
-			if p.Parent != "jobs" || p.IsDefault() {
-				continue
-			}
-			began := time.Now()
-			if emptied, err := c.store.EmptyPartition(t.Context(), p); emptied || err != nil && !pgstore.IsBusy(err) {
-				t.Errorf("%s is emptied beside a reader: %v, %v", p.Name, emptied, err)
-			}
-			statement = max(statement, time.Since(began))
-			began = time.Now()
-			if dropped, err := c.store.DropPartition(t.Context(), p); dropped || !pgstore.IsBusy(err) {
-				t.Errorf("%s is dropped beside a reader: %v, %v", p.Name, dropped, err)
-			}
-			statement = max(statement, time.Since(began))
-		}
+		statement = max(statement, c.tryToRetireAll())
 		c.rotate(c.midnight(5), 1) // makes, empties and drops what it can
 	}
 	cancel()
@@ -366,4 +224,30 @@ func TestAReaderThatStaysStopsNeitherEnqueuesNorRotationForLong(t *testing.T) {
 	if got := c.partitions("jobs"); len(got) != 3 || got[0] != pgstore.PartitionName("jobs", pgstore.Day, c.midnight(5)) {
 		t.Errorf("after the reader: %v", got)
 	}
+}
+
+// tryToRetireAll tries to empty and drop each partition of jobs, which a reader must prevent, and returns how long the
+// longest try took.
+func (c *calendar) tryToRetireAll() (longest time.Duration) {
+	c.Helper()
+	parts, err := c.store.Partitions(c.Context())
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, p := range parts {
+		if p.Parent != "jobs" || p.IsDefault() {
+			continue
+		}
+		began := time.Now()
+		if emptied, err := c.store.EmptyPartition(c.Context(), p); emptied || err != nil && !pgstore.IsBusy(err) {
+			c.Errorf("%s is emptied beside a reader: %v, %v", p.Name, emptied, err)
+		}
+		longest = max(longest, time.Since(began))
+		began = time.Now()
+		if dropped, err := c.store.DropPartition(c.Context(), p); dropped || !pgstore.IsBusy(err) {
+			c.Errorf("%s is dropped beside a reader: %v, %v", p.Name, dropped, err)
+		}
+		longest = max(longest, time.Since(began))
+	}
+	return longest
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirq/weir/internal/testenv"
+	"github.com/weirq/weir/pkg/client"
 	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/pgstore"
 	"github.com/weirq/weir/pkg/sweeper"
@@ -37,15 +38,45 @@ func TestABadConfigIsRefusedByTheNameOfItsField(t *testing.T) {
 	}
 }
 
-func TestEveryDutyRunsAloneOnAnEmptySchema(t *testing.T) {
+func TestEveryDutyRunsAloneAlsoThroughAPooler(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, testenv.RedisMini)
-	sw := s.sweeper(sweeper.Config{})
-	for _, name := range sw.Duties() {
-		s.duty(sw, name)
-	}
-	if _, err := sw.RunDuty(t.Context(), "rotat"); err == nil {
-		t.Error("an unknown duty is done")
+	for name, through := range map[string]func(*testing.T) string{
+		"directly":               func(t *testing.T) string { return testenv.Postgres(t) },
+		"a pooler, transactions": func(t *testing.T) string { return testenv.PgBouncer(t, testenv.Postgres(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool, ns := testenv.SchemaOn(t, through(t))
+			c, err := client.New(pool, client.Config{Namespace: ns, Pooler: true, Redis: testenv.RedisClient(t, testenv.RedisMini)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			s := &site{T: t, pool: pool, c: c, store: c.Store()}
+			sw := s.sweeper(sweeper.Config{Ahead: 4})
+			s.enqueue(10)
+			s.die(s.worker(time.Minute))
+			for _, name := range sw.Duties() {
+				s.duty(sw, name)
+			}
+			now := time.Now()
+			for range 3 {
+				if _, err := sw.RotateAt(t.Context(), now.Add(30*24*time.Hour)); err != nil {
+					t.Error(err)
+				}
+			}
+			p := pgstore.Partition{Parent: "jobs", Name: pgstore.PartitionName("jobs", pgstore.Day, now.Add(99*24*time.Hour))}
+			_, p.From, p.To, _ = pgstore.ParsePartition(p.Name)
+			if err := s.store.GuardPartition(t.Context(), p, time.Minute); err != nil {
+				t.Error(err)
+			}
+			if n := len(s.claim(s.worker(time.Minute), 100)); n != 10 {
+				t.Errorf("%d jobs after the rotation, want 10", n)
+			}
+			if _, err := sw.RunDuty(t.Context(), "rotat"); err == nil {
+				t.Error("an unknown duty is done")
+			}
+		})
 	}
 }
 

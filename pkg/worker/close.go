@@ -15,7 +15,7 @@ const exitMargin = 2 * time.Second
 
 // close ends what the dispatcher began, after it has stopped: everything claimed is finished, released, or left to the
 // lease. The order matters: results are flushed while the lease is still renewed.
-func (w *Worker) close(ctx context.Context) error {
+func (w *Worker) close(ctx context.Context, grace time.Duration) error {
 	begun := time.Now()
 	w.closing.Store(true)
 	w.session.mu.Lock()
@@ -23,16 +23,17 @@ func (w *Worker) close(ctx context.Context) error {
 	w.session.mu.Unlock()
 	w.kickSession() // everyone sees "draining"
 	w.leaveAll(ctx)
+	w.disp.reconcileLast(ctx)
 	w.lanes.close()
 	w.giveBack(w.lanes.takeWaiting(func(*task) bool { return false }))
-	if !w.awaitHandlers(w.cfg.Grace) {
+	if !w.awaitHandlers(grace) {
 		w.stopHandlers()
 		limit := min(lateReturn, max(w.cfg.ExitsBy-time.Since(begun)-exitMargin, 100*time.Millisecond))
 		if !w.awaitHandlers(limit) {
 			w.giveUpRunning(max(w.cfg.ExitsBy-time.Since(begun), 0) + exitMargin)
 		}
 	}
-	deadline := begun.Add(max(w.cfg.ExitsBy, w.cfg.Grace+lateReturn))
+	deadline := begun.Add(max(w.cfg.ExitsBy, grace+lateReturn))
 	lost := w.results.flush(later(deadline, time.Now().Add(lateReturn)))
 	if s := w.live(); s != nil {
 		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -48,6 +49,13 @@ func (w *Worker) close(ctx context.Context) error {
 	return nil
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -55,13 +63,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// leaveAll takes this worker out of every idle set (closeForward): hints that still come are passed on.
+// leaveAll takes this worker out of every idle set (closeForward): hints that still come are passed on, and so are those
+// that came and that no claim has looked after.
 func (w *Worker) leaveAll(ctx context.Context) {
 	queues := make([]string, len(w.lanes.all))
 	for i, n := range w.lanes.all {
 		queues[i] = n.name
 	}
-	if err := w.bus.Leave(ctx, w.name(), queues); err != nil {
+	if err := w.bus.Leave(ctx, w.name(), queues, w.disp.unserved()...); err != nil {
 		w.trouble("redis", err)
 	}
 }

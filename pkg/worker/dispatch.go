@@ -42,12 +42,13 @@ type dispatcher struct {
 	pollAt   time.Time     // local
 	dbOffset time.Duration // database clock minus local clock, from the last claim
 	errors   int
-	busy     bool         // the last claim came back full
-	full     bool         // there was no room for a claim: wait for a slot, not for a poll that is due
-	passedOn time.Time    // local
+	busy     bool // the last claim came back full
+	full     bool // there was no room for a claim: wait for a slot, not for a poll that is due
+	passedOn time.Time
 	passOwed []coord.Hint // queues that had more, not announced yet: passedOn was too recent
-	floors   map[*handler][][pgstore.Priorities]pgstore.Position // where scans began that left out a full kind
-	missing  map[job.ID]time.Time                                // jobs without a log row: first seen, local
+
+	floors  map[*handler][][pgstore.Priorities]pgstore.Position // where scans began that left out a full kind
+	missing map[job.ID]time.Time                                // jobs without a log row: first seen, local
 }
 
 func newDispatcher(w *Worker) *dispatcher {
@@ -108,10 +109,11 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 			return false, err
 		}
 	}
+	d.w.stats.looks.Add(1)
 	d.fireProbes(time.Now())
 	each, total := d.room()
+	d.w.giveBack(d.w.lanes.takeStalled(time.Now()))
 	if d.full = total == 0; d.full {
-		d.w.giveBack(d.w.lanes.takeStalled(time.Now()))
 		d.passOn(ctx)
 		return false, nil // hungry is set: a freed slot wakes us
 	}
@@ -139,7 +141,7 @@ func (d *dispatcher) room() (each []int, total int) {
 	if d.w.results.len() > maxBacklog {
 		return nil, 0
 	}
-	each, total = d.w.lanes.wanted()
+	each, total = d.w.lanes.wanted(time.Now())
 	return each, total
 }
 
@@ -247,11 +249,11 @@ func (d *dispatcher) deliver(s *session, got pgstore.Claimed) {
 		}
 		return
 	}
-	d.w.lanes.add(tasks)
+	d.w.lanes.add(tasks, time.Now())
 	for t := d.w.lanes.take(time.Now()); t != nil; t = d.w.lanes.take(time.Now()) {
 		d.w.start(t)
 	}
-	d.w.giveBack(d.w.lanes.takeExcess())
+	d.w.giveBack(d.w.lanes.takeExcess(time.Now()))
 }
 
 // isFull reports whether the claim was limited by slots or bytes: there may be more.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ func (w *Worker) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 	}
 	defer w.endDrain()
 	fill(&opts.Timeout, 10*time.Second)
-	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.Timeout, ErrDrainTimeout)
 	defer cancel()
 	bg, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -41,7 +42,7 @@ func (w *Worker) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 	}
 	defer w.disconnect()
 	if _, err := w.openSession(ctx); err != nil {
-		return Drained{}, fmt.Errorf("%w: %w", ErrDrainTimeout, err)
+		return Drained{}, fmt.Errorf("%w: %w", drainEnded(ctx), err)
 	}
 	before := w.drained()
 	var loops, flushing sync.WaitGroup
@@ -64,29 +65,45 @@ func (w *Worker) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 func (w *Worker) beginDrain() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.started || w.draining {
+	switch {
+	case w.draining, w.started && !w.ended:
 		return ErrRunning
+	case w.started:
+		return ErrClosed
 	}
 	if len(w.handlers) == 0 {
-		return fmt.Errorf("worker: no handler is registered")
+		return errors.New("worker: no handler is registered")
 	}
 	w.draining = true
 	return nil
 }
 
-// endDrain makes the worker as new: it may be drained again, or run.
+// endDrain makes the worker as new: it may be drained again, or run. Handlers that have ignored their contexts keep
+// their slots until they return.
 func (w *Worker) endDrain() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.draining = false
 	w.closing.Store(false)
-	w.lanes = newLanes(w.cfg.Queues, w.cfg.Concurrency)
-	w.disp = newDispatcher(w)
-	w.results = results{}
-	w.results.init(w)
+	w.lanes.reopen()
+	w.results.reopen()
+	w.disp.restart()
 	w.session.mu.Lock()
 	w.session.current, w.session.closing = nil, false
 	w.session.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.draining = false
+}
+
+// restart makes the dispatcher as new. Its goroutine has ended.
+func (d *dispatcher) restart() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mark, d.pollAt, d.errors, d.busy, d.full = newWatermark(len(d.w.lanes.all)), time.Time{}, 0, false, false
+	d.lowerAll, d.reconcile, d.due = true, false, time.Time{}
+	clear(d.lowers)
+	clear(d.registered)
+	clear(d.probes)
+	clear(d.floors)
+	clear(d.missing)
 }
 
 // drainRounds claims until two rounds in a row were quiet.
@@ -97,7 +114,7 @@ func (w *Worker) drainRounds(ctx context.Context, delayed bool) error {
 	}
 	for quiet := 0; quiet < quietRounds; {
 		if ctx.Err() != nil {
-			return ErrDrainTimeout
+			return drainEnded(ctx)
 		}
 		made := 0
 		if delayed {
@@ -110,7 +127,7 @@ func (w *Worker) drainRounds(ctx context.Context, delayed bool) error {
 		}
 		w.disp.clear()
 		w.disp.mark.reset() // a drain looks at everything each time
-		if _, err := w.disp.step(ctx); err != nil {
+		if _, err := w.disp.step(context.WithoutCancel(ctx)); err != nil {
 			w.disp.afterError(ctx, err)
 			continue
 		}
@@ -122,6 +139,14 @@ func (w *Worker) drainRounds(ctx context.Context, delayed bool) error {
 		w.awaitTasks(ctx)
 	}
 	return nil
+}
+
+// drainEnded tells the end of the drain's time from the end of the caller's context.
+func drainEnded(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), ErrDrainTimeout) {
+		return ErrDrainTimeout
+	}
+	return fmt.Errorf("drain: %w", context.Cause(ctx))
 }
 
 // awaitTasks waits until nothing is held, or a slot was freed, or ctx ends.
@@ -138,15 +163,12 @@ func (w *Worker) awaitTasks(ctx context.Context) {
 	}
 }
 
-// endRounds is close with no grace: nothing runs, or the time is over.
+// endRounds is close without a grace: nothing runs, or the time is over.
 func (w *Worker) endRounds(ctx context.Context, err error) error {
 	if err != nil {
 		w.stopHandlers()
 	}
-	grace := w.cfg.Grace
-	w.cfg.Grace = lateReturn
-	defer func() { w.cfg.Grace = grace }()
-	return w.close(ctx)
+	return w.close(ctx, lateReturn)
 }
 
 func (w *Worker) drained() Drained {

@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// prefetchWindow is how far ahead jobs are claimed: what handlers will start within it.
-const prefetchWindow = 100 * time.Millisecond
-
-// maxPrefetch bounds the jobs that wait in this process, so that a sudden stall keeps few from others.
-const maxPrefetch = 2000
-
 // lane is one queue in this process.
 type lane struct {
 	name   string
@@ -21,11 +15,10 @@ type lane struct {
 
 	running int
 	waiting []*task // claimed, not started, in order
+	added   time.Time
 	served  float64 // starts / weight: the least is served next when Concurrency binds
 
-	windowStart time.Time // of the count of starts that sets the prefetch
-	starts      int
-	prefetch    int
+	pace
 }
 
 // lanes decides which claimed job starts next, and how many more may be claimed.
@@ -35,12 +28,19 @@ type lanes struct {
 	byName  map[string]*lane
 	limit   int // Concurrency
 	running int
-	kinds   map[*handler]int // running, for handlers with a cap
-	closed  bool             // nothing starts any more
+	clock   float64              // served of the last lane that was served, before: where one that was idle joins in
+	kinds   map[*handler]*capped // handlers with a cap
+	closed  bool                 // nothing starts any more
+}
+
+// capped is a kind with Slots of its own.
+type capped struct {
+	running int
+	pace
 }
 
 func newLanes(queues []Queue, limit int) *lanes {
-	l := &lanes{limit: limit, byName: make(map[string]*lane), kinds: make(map[*handler]int)}
+	l := &lanes{limit: limit, byName: make(map[string]*lane), kinds: make(map[*handler]*capped)}
 	for _, q := range queues {
 		n := &lane{name: q.Name, slots: q.Slots, weight: q.Weight}
 		l.all = append(l.all, n)
@@ -50,12 +50,13 @@ func newLanes(queues []Queue, limit int) *lanes {
 }
 
 // add queues claimed tasks behind those that wait.
-func (l *lanes) add(tasks []*task) {
+func (l *lanes) add(tasks []*task, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range tasks {
 		n := l.byName[t.row.Queue]
-		n.waiting = append(n.waiting, t)
+		l.joinLocked(n)
+		n.waiting, n.added = append(n.waiting, t), now
 	}
 }
 
@@ -73,7 +74,7 @@ func (l *lanes) done(t *task, now time.Time) *task {
 	l.running--
 	l.byName[t.row.Queue].running--
 	if t.handler.slots > 0 {
-		l.kinds[t.handler]--
+		l.kindLocked(t.handler).running--
 	}
 	return l.takeLocked(now)
 }
@@ -103,11 +104,14 @@ func (l *lanes) takeLocked(now time.Time) *task {
 		best.waiting = slices.Delete(best.waiting, at, at+1)
 	}
 	best.running++
-	best.count(now)
+	best.count(now, best.slots)
+	l.clock = max(l.clock, best.served)
 	best.served += 1 / float64(best.weight)
 	l.running++
 	if t.handler.slots > 0 {
-		l.kinds[t.handler]++
+		k := l.kindLocked(t.handler)
+		k.running++
+		k.count(now, t.handler.slots)
 	}
 	return t
 }
@@ -115,40 +119,41 @@ func (l *lanes) takeLocked(now time.Time) *task {
 // startableLocked returns the first waiting task whose kind has a free slot, or -1.
 func (l *lanes) startableLocked(n *lane) int {
 	for i, t := range n.waiting {
-		if t.handler.slots == 0 || l.kinds[t.handler] < t.handler.slots {
+		if t.handler.slots == 0 || l.kindLocked(t.handler).running < t.handler.slots {
 			return i
 		}
 	}
 	return -1
 }
 
-// count measures starts and, once a window, sets the prefetch to what was started in it.
-func (n *lane) count(now time.Time) {
-	n.starts++
-	since := now.Sub(n.windowStart)
-	if since < prefetchWindow {
-		// A full window is not needed to see that handlers are faster than claims: grow at once, shrink by windows.
-		n.prefetch = max(n.prefetch, min(n.starts-n.slots, maxPrefetch))
-		return
+func (l *lanes) kindLocked(h *handler) *capped {
+	k := l.kinds[h]
+	if k == nil {
+		k = new(capped)
+		l.kinds[h] = k
 	}
-	n.prefetch = 0
-	if since < 2*prefetchWindow {
-		n.prefetch = min(max(n.starts-n.slots, 0), maxPrefetch)
+	return k
+}
+
+// joinLocked gives a lane that was idle its turn with the others: it has no claim on the past.
+func (l *lanes) joinLocked(n *lane) {
+	if n.running == 0 && len(n.waiting) == 0 {
+		n.served = max(n.served, l.clock)
 	}
-	n.windowStart, n.starts = now, 0
 }
 
 // wanted is how many jobs of each lane may be claimed now, and of all together.
-func (l *lanes) wanted() (each []int, total int) {
+func (l *lanes) wanted(now time.Time) (each []int, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	each = make([]int, len(l.all))
 	waiting, prefetch := 0, 0
 	for i, n := range l.all {
 		waiting += len(n.waiting)
-		prefetch += n.prefetch
-		room := n.slots + n.prefetch - n.running - len(n.waiting)
-		if len(n.waiting) > n.prefetch/2 && n.prefetch > 0 && n.running >= n.slots {
+		ahead := n.ahead(now)
+		prefetch += ahead
+		room := n.slots + ahead - n.running - len(n.waiting)
+		if len(n.waiting) > ahead/2 && ahead > 0 && n.running >= n.slots {
 			continue // half the prefetch is still there: a larger claim a little later costs less
 		}
 		each[i] = max(room, 0)
@@ -166,13 +171,9 @@ func (l *lanes) order() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	index := make([]int, len(l.all))
-	low := l.all[0].served
 	for i, n := range l.all {
 		index[i] = i
-		low = min(low, n.served)
-	}
-	for _, n := range l.all {
-		n.served = min(n.served-low, 1e6) // a lane that was idle for long has no claim on the past
+		l.joinLocked(n)
 	}
 	slices.SortStableFunc(index, func(a, b int) int { return cmp.Compare(l.all[a].served, l.all[b].served) })
 	return index
@@ -182,17 +183,7 @@ func (l *lanes) order() []int {
 func (l *lanes) fullKinds() map[*handler]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held := make(map[*handler]int)
-	for h, n := range l.kinds {
-		held[h] = n
-	}
-	for _, n := range l.all {
-		for _, t := range n.waiting {
-			if t.handler.slots > 0 {
-				held[t.handler]++
-			}
-		}
-	}
+	held := l.heldLocked()
 	full := make(map[*handler]bool)
 	for h, n := range held {
 		if n >= h.slots {
@@ -252,6 +243,13 @@ func (l *lanes) takeWaiting(keep func(*task) bool) []*task {
 		n.waiting = stay
 	}
 	return out
+}
+
+// reopen undoes close.
+func (l *lanes) reopen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = false
 }
 
 // close stops the starting of tasks.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	"github.com/weirq/weir/pkg/pgstore"
 )
@@ -55,6 +56,24 @@ func (d *dispatcher) reconcileHeld(ctx context.Context, s *session) error {
 		}
 	}
 	return nil
+}
+
+// reconcileLast resolves a claim whose reply was lost, after the last one. It takes five seconds at most: if the database
+// is away, the lease decides.
+func (d *dispatcher) reconcileLast(ctx context.Context) {
+	s := d.w.live()
+	if s == nil || !d.takeReconcile() {
+		return
+	}
+	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for wait := 50 * time.Millisecond; ; wait *= 2 {
+		err := d.reconcileHeld(limit, s)
+		if err == nil || limit.Err() != nil {
+			return
+		}
+		sleep(limit, jitter(wait))
+	}
 }
 
 // sessionChanged wakes the dispatcher: a new session claims from the start.

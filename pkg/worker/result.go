@@ -42,6 +42,13 @@ func (r *results) init(w *Worker) {
 	r.change = sync.NewCond(&r.mu)
 }
 
+// reopen undoes finish, after which nothing is pending.
+func (r *results) reopen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed, r.giveUp, r.lost = false, false, 0
+}
+
 func (r *results) submit(t *task, v verdict) { r.add(&decision{t: t, v: v}) }
 
 func (r *results) add(d *decision) {

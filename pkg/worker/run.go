@@ -21,6 +21,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
+	defer w.end()
+	var sweep *sweeper.Sweeper
+	if w.cfg.Sweep {
+		var err error
+		if sweep, err = sweeper.New(w.client, w.cfg.Sweeper); err != nil {
+			return err
+		}
+	}
 	bg, stop := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: handlers need leases and results to the end
 	defer stop()
 	if err := w.connect(bg); err != nil {
@@ -29,13 +37,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.disconnect()
 	if _, err := w.openSession(ctx); err != nil {
 		return nil // ctx ended before the database was there: nothing was claimed
-	}
-	var sweep *sweeper.Sweeper
-	if w.cfg.Sweep {
-		var err error
-		if sweep, err = sweeper.New(w.client, w.cfg.Sweeper); err != nil {
-			return err
-		}
 	}
 	var loops, flushing sync.WaitGroup
 	loops.Go(func() { w.keepSession(bg) })
@@ -48,14 +49,23 @@ func (w *Worker) Run(ctx context.Context) error {
 		flushing.Go(func() { w.results.run(bg) })
 	}
 	stopLocal := w.client.OnLocalWake(w.localWake)
+	// At once: a claim may still be under way, and what is hinted from here on is for others.
+	closing := context.AfterFunc(ctx, func() { w.closing.Store(true) })
 	w.disp.run(ctx)
+	closing()
 	stopLocal()
-	err := w.close(bg)
+	err := w.close(bg, w.cfg.Grace)
 	w.results.finish()
 	flushing.Wait()
 	stop()
 	loops.Wait()
 	return err
+}
+
+func (w *Worker) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
 }
 
 func (w *Worker) ignore(err error) {

@@ -71,8 +71,11 @@ const fullLook = 100 * time.Millisecond
 func (d *dispatcher) sleep(ctx context.Context) {
 	d.mu.Lock()
 	until := d.pollAt
-	if d.full {
+	switch {
+	case d.full:
 		until = time.Now().Add(fullLook)
+	case d.w.lanes.hasWaiting():
+		until = earlier(until, time.Now().Add(stall))
 	}
 	if !d.full && !d.due.IsZero() && d.due.Before(until) {
 		until = d.due

@@ -20,7 +20,8 @@ const margin = time.Second
 // hint, which lowers it, or by the next poll.
 type cursor struct {
 	at     pgstore.Position
-	lowest pgstore.Position // start of the lowest scan since the last poll
+	lowest pgstore.Position // start of the lowest scan since the last poll, if there was one
+	later  bool             // there was one
 	held   time.Time        // least row that the last poll saw and did not get: another's claim may roll back
 }
 
@@ -103,7 +104,10 @@ func (m *watermark) preparePoll(snapshot string) {
 	for q := range m.lanes {
 		for p := range m.lanes[q] {
 			c := &m.lanes[q][p]
-			c.at = least(c.at, c.lowest, pgstore.Position{ReadyAt: from})
+			c.at = least(c.at, pgstore.Position{ReadyAt: from})
+			if c.later {
+				c.at = least(c.at, c.lowest)
+			}
 			if !c.held.IsZero() {
 				c.at = least(c.at, pgstore.Position{ReadyAt: c.held})
 			}
@@ -121,15 +125,17 @@ func (m *watermark) claimed(starts [][pgstore.Priorities]pgstore.Position, got p
 			case pgstore.Complete:
 				c.at = pgstore.Position{ReadyAt: got.Now} // all that was due and visible has been seen
 			case pgstore.Cut:
-				c.at = last[q][p]
+				if c.at = last[q][p]; c.at == (pgstore.Position{}) {
+					c.at = start // nothing came of it after all
+				}
 			case pgstore.NotScanned:
 				continue // the start stays owed: a poll lowered c.at itself
 			}
-			if c.lowest.ReadyAt.IsZero() && c.lowest.ID.IsZero() || start.Compare(c.lowest) < 0 {
-				c.lowest = start
+			if !c.later || start.Compare(c.lowest) < 0 {
+				c.lowest, c.later = start, true
 			}
-			if poll {
-				c.lowest = start
+			if poll { // it looks after itself, by held
+				c.later = false
 				c.held = got.Held[q][p]
 			}
 		}

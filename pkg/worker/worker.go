@@ -93,7 +93,8 @@ type Worker struct {
 	host   string
 
 	mu       sync.Mutex
-	started  bool
+	started  bool // Run was called
+	ended    bool // and has returned
 	draining bool
 	handlers map[string]*handler
 
@@ -238,7 +239,7 @@ func (w *Worker) begin() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.draining:
+	case w.draining, w.started && !w.ended:
 		return ErrRunning
 	case w.started:
 		return ErrClosed

@@ -98,18 +98,20 @@ BEGIN
     END LOOP;
   END LOOP;
   -- A new statement, so a new snapshot: it sees also a row that another transaction changed just before it was locked.
+  -- Not "AND l.state = 0": a plan made while the table was empty would then walk the whole of live_ready. That these rows
+  -- wait follows from their lock, and from the claim that set both.
   IF cardinality(v_tids) > 0 THEN
     RETURN QUERY
     WITH taken AS (
       UPDATE weir.live AS l
       SET state = 1, session = p_session, attempt = l.attempt + 1, fence = l.fence + 1, claimed_at = clock_timestamp(), blocked_on = NULL
-      WHERE l.ctid = ANY (v_tids) AND l.state = 0
+      WHERE l.ctid = ANY (v_tids) AND l.session IS NULL
       RETURNING l.id, l.kind, l.queue, l.priority, l.attempt, l.max_attempts, l.crashes, l.fence, l.ready_at,
         l.claimed_at, l.expires_at
     )
     SELECT t.id, t.kind, t.queue, t.priority, t.attempt, t.max_attempts, t.crashes, t.fence, t.ready_at,
       t.claimed_at, t.expires_at, j.id IS NULL, j.payload,
-      j.enqueued_at, j.scheduled_at, j.timeout_ms, j.backoff, j.tags, j.metadata, j.trace, j.parent_id,
+      j.enqueued_at, j.scheduled_at, j.timeout_ms, j.backoff::text, j.tags, j.metadata, j.trace::text, j.parent_id,
       NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[]
     FROM taken AS t LEFT JOIN weir.jobs AS j ON j.id = ANY (ARRAY[t.id]); -- as in finish: one way to plan it
   END IF;

@@ -2,7 +2,7 @@
 -- finishFence: only the current claim of this session deletes its live row; a stale one changes nothing at all.
 -- The conditions leave the planner one way, whatever it believes of the table's size: the primary key, id by id. (An
 -- equality on session or state would let it walk live_session; a plain join on id, the whole key in order.) That the job
--- runs follows from its session, by the CHECK live_running.
+-- runs follows from its session: only running jobs have one.
 -- Locks the live rows in the order of ids. Returns the ids that were finished; an id that is missing was fenced off.
 CREATE FUNCTION weir.finish_v1(p_session uuid, p_ids uuid[], p_fences int[], p_results text[]) RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE ROWS 100

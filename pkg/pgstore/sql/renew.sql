@@ -5,6 +5,10 @@
 CREATE FUNCTION weir.renew_v1(p_session uuid, p_lease_ms int, p_slots int, p_busy int, p_state text)
 RETURNS TABLE (db_now timestamptz, running bigint, cancelled uuid[], sweeper boolean, paused_queues text[], paused_kinds text[])
 LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);

@@ -5,6 +5,7 @@ CREATE FUNCTION weir.revive_v1(p_ids uuid[]) RETURNS TABLE (job_id uuid, job_que
 LANGUAGE plpgsql VOLATILE
 SET jit = off
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -16,6 +17,7 @@ BEGIN
     ORDER BY x.id FOR UPDATE) AS w
   WHERE l.id = w.id
   RETURNING l.id, l.queue, l.kind, l.ready_at;
+  PERFORM FROM weir.dead AS x WHERE x.id = ANY (p_ids) ORDER BY x.id FOR UPDATE; -- all who lock here do it in this order
   FOR d IN
     DELETE FROM weir.dead AS x WHERE x.id = ANY (p_ids) AND x.payload IS NOT NULL RETURNING x.*
   LOOP

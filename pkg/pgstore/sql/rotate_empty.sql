@@ -3,8 +3,10 @@
 -- A log row that a live job needs must be in jobs_kept. That is looked at under a lock which stops writers to this
 -- leaf (an enqueue or a delete with an old id) but no reader, since it may take a while; the lock that stops readers
 -- comes after it. What can happen in between: a job ends (needs nothing more) or is revived (revive puts its row into
--- jobs_kept by itself). Returns false if a row is still to be carried over,
--- or if the partition is gone.
+-- jobs_kept by itself). An enqueue with an id of this range that waits for us finds the leaf empty: the id is forgotten,
+-- as it is after any retention, and the row is a new job's. rotate_drop then leaves the leaf, and it is emptied again
+-- in its turn; one that comes after the drop lies in the default partition (rotate_default).
+-- Returns false if a row is still to be carried over, or if the partition is gone.
 CREATE FUNCTION weir.rotate_empty_v1(p_leaf text, p_from uuid, p_to uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET jit = off

