@@ -285,7 +285,7 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 	c.work()
 	c.want(exitDone, "enqueue", "echo", "1", "--wait=20s", "--json")
 	for _, args := range []string{
-		"enqueue echo", "jobs list", "queues list", "workers list", "kinds list", "migrate status", "config", "version", "queues pause q", "kinds resume k",
+		"enqueue echo", "jobs list", "queues list", "workers list", "kinds list", "migrate status", "migrate sql", "config", "version", "queues pause q", "kinds resume k",
 		"jobs cancel --queue x --yes",
 	} {
 		out := c.want(exitDone, append(strings.Fields(args), "--json")...)

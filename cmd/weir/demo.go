@@ -115,7 +115,7 @@ func (d *demo) keepUp(ctx context.Context) error {
 	d.servers.tellEnvironment(d.screen, d.namespace)
 	d.screen.say("    %s jobs list", ownName())
 	if d.servers.postgres == nil {
-		d.screen.say("  your Postgres keeps the schema: DROP SCHEMA %s CASCADE", d.namespace)
+		d.screen.say("  your Postgres keeps the schema %s until you drop it", d.namespace)
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()

@@ -41,8 +41,9 @@ const (
 
 // A child reports on its standard output, a line each.
 const (
-	reportStart = "start" // job id and local time in ns: a handler is about to run
-	reportTick  = "tick"  // statements sent and results refused so far
+	reportStart   = "start"   // job id and local time in ns: a handler is about to run
+	reportRecover = "recover" // job id and local time in ns: it was taken from a dead process
+	reportTick    = "tick"    // statements sent and results refused so far
 )
 
 // demoChildCommand is hidden: the demo runs it in processes of their own.
@@ -198,7 +199,11 @@ func demoSweeper(ctx context.Context, c *childSide) error {
 		return err
 	}
 	defer closeAll()
-	s, err := sweeper.New(q, sweeper.Config{Lease: demoLease})
+	s, err := sweeper.New(q, sweeper.Config{Lease: demoLease, OnEvent: func(e sweeper.Event) {
+		if e.What == job.Recover {
+			c.report("%s %s %d", reportRecover, e.ID, time.Now().UnixNano())
+		}
+	}})
 	if err != nil {
 		return err
 	}

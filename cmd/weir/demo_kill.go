@@ -3,21 +3,19 @@ package main
 import (
 	"context"
 	"time"
-
-	"github.com/weirq/weir/pkg/job"
 )
 
 // act does what the demo does by itself at this point: hold, kill, follow.
-func (d *demo) act(ctx context.Context, now standing, pids [2]int) error {
+func (d *demo) act(ctx context.Context, now standing) error {
 	switch {
 	case d.kill != nil:
-		return d.followRecovery(ctx, now)
+		return d.followRecovery(ctx)
 	case d.isHolding():
 		victim, ok := d.choose(now)
 		if !ok {
 			return nil
 		}
-		return d.killWorker(ctx, victim, now, pids)
+		return d.killWorker(ctx, victim, now)
 	case now.ended() >= d.holdAt():
 		return d.hold()
 	}
@@ -69,7 +67,7 @@ func (d *demo) choose(now standing) (victim int, ok bool) {
 }
 
 // killWorker kills and asks what the victim held.
-func (d *demo) killWorker(ctx context.Context, victim int, now standing, pids [2]int) error {
+func (d *demo) killWorker(ctx context.Context, victim int, now standing) error {
 	d.victim = victim
 	d.kill = &kill{at: time.Now()}
 	w := d.workers[victim]
@@ -81,17 +79,32 @@ func (d *demo) killWorker(ctx context.Context, victim int, now standing, pids [2
 			return err
 		}
 	}
-	after, err := d.account.standing(ctx, job.DefaultQueue, pids)
-	if err != nil {
+	if err := d.countHeld(ctx); err != nil {
 		return err
 	}
-	d.kill.held = after.running[victim]
-	left, err := d.account.leaseLeft(ctx, pids[victim])
+	p, _, err := d.account.process(ctx, w.pid())
 	if err != nil {
 		return err
 	}
 	d.screen.say("  %s   SIGKILL at %s done, %d jobs in its hands", w.name, number(int64(now.ended())), d.kill.held)
-	d.screen.say("  sweeper    %s's lease (%.0f s here, 15 s by default) ends in %.1f s", d.letter(), demoLease.Seconds(), left.Seconds())
+	d.screen.say("  sweeper    %s's lease (%.0f s here, 15 s by default) ends in %.1f s", d.letter(), demoLease.Seconds(), max(p.Lease, 0).Seconds())
+	return nil
+}
+
+// countHeld counts what the victim held. What it had sent before it died the server still does, so it is asked until the
+// answer stays the same.
+func (d *demo) countHeld(ctx context.Context) error {
+	for before := -1; before != d.kill.held; {
+		before = d.kill.held
+		ids, err := d.account.held(ctx, d.sessions[d.victim])
+		if err != nil {
+			return err
+		}
+		d.kill.held = d.ledger.countJobs(ids)
+		if err := rest(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -99,17 +112,18 @@ func (d *demo) killWorker(ctx context.Context, victim int, now standing, pids [2
 func (d *demo) letter() string { return d.workers[d.victim].name[len("worker "):] }
 
 // followRecovery tells when the victim's jobs were given back, and when all of them have been started again.
-func (d *demo) followRecovery(ctx context.Context, now standing) error {
+func (d *demo) followRecovery(ctx context.Context) error {
 	k := d.kill
 	if k.isOver {
 		return nil
 	}
 	if !k.isTold {
-		ids, err := d.account.recovered(ctx, job.DefaultQueue)
+		held, err := d.account.held(ctx, d.sessions[d.victim])
 		if err != nil {
 			return err
 		}
-		if len(ids) == 0 || now.running[d.victim] > 0 {
+		ids := d.ledger.which(func(e *entry) bool { return e.isJob && e.isRecovered })
+		if len(held) > 0 || len(ids) < k.held {
 			return nil // nothing yet, or not all
 		}
 		k.recovered, k.isTold = ids, true

@@ -115,25 +115,53 @@ func TestTheDemoIsPacedWhateverTheNumberOfJobs(t *testing.T) {
 	}
 }
 
-func TestAJobWithoutAnOutcomeIsLost(t *testing.T) {
+func TestTheLedgerKnowsWhatIsStillOpen(t *testing.T) {
 	t.Parallel()
 	var ids job.IDs
-	a, b, c, lost := ids.New(), ids.New(), ids.New(), ids.New()
-	var f figures
-	f.add([]job.ID{a, b, c, lost}, []job.ID{a, b, b}, []job.ID{c})
-	f.Recovered = 1
-	if f.Completed != 2 || f.failed != 1 || f.Lost != 1 || f.doubled != 1 {
-		t.Errorf("got %+v", f)
+	a, b, c, probe := ids.New(), ids.New(), ids.New(), ids.New()
+	l, now := newLedger(), time.Now()
+	l.enqueued([]job.ID{a, b, c})
+	l.start(probe, now.Add(3*time.Millisecond)) // before its Enqueue has returned
+	l.probed(probe, now)
+	l.start(a, now)
+	l.start(b, now)
+	l.end(a, job.Completed)
+	l.end(a, job.Completed) // asked twice
+	l.start(b, now.Add(time.Second))
+	l.end(probe, job.Completed)
+	if open := l.open(); !slices.Equal(open, []job.ID{b}) {
+		t.Errorf("open: %v, want b", open)
 	}
-	err := f.verdict()
-	if err == nil || !strings.Contains(err.Error(), "1 jobs were lost") || !strings.Contains(err.Error(), "second outcome") {
-		t.Errorf("verdict: %v", err)
+	l.end(b, job.Cancelled)
+	if completed, failed := l.ended(); completed != 1 || failed != 1 {
+		t.Errorf("%d completed, %d failed; want one each, the probe not among them", completed, failed)
 	}
-	if err := (&figures{Recovered: 0}).verdict(); err == nil {
-		t.Error("a demo that recovered nothing passes")
+	if n, last := l.since([]job.ID{a, b, c}, now); n != 1 || !last.Equal(now.Add(time.Second)) {
+		t.Errorf("%d were started again, at %v", n, last)
 	}
-	if err := (&figures{Recovered: 1}).verdict(); err != nil {
-		t.Errorf("verdict: %v", err)
+	if got := l.pickups(); len(got) != 1 || got[0] != 3*time.Millisecond {
+		t.Errorf("pickups %v", got)
+	}
+	if twice := l.which(func(e *entry) bool { return e.starts > 1 }); !slices.Equal(twice, []job.ID{b}) {
+		t.Errorf("started twice: %v", twice)
+	}
+	if lost := l.which(func(e *entry) bool { return e.end == "" }); !slices.Equal(lost, []job.ID{c}) {
+		t.Errorf("lost: %v", lost)
+	}
+}
+
+func TestADemoThatLosesOrRecoversNothingFails(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		f    figures
+		want string
+	}{
+		{figures{Recovered: 20}, ""}, {figures{Recovered: 20, Lost: 2}, "2 jobs were lost"}, {figures{}, "no job of the killed worker"},
+	} {
+		err := c.f.verdict()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got %v, want %q", c.f, err, c.want)
+		}
 	}
 }
 

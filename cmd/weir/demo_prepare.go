@@ -38,11 +38,12 @@ type demo struct {
 	workers [2]*child
 	sweeper *child
 
-	begun   time.Time // when the workers were up
-	victim  int       // which of workers was, or will be, killed
-	holding [2]bool
-	kill    *kill // nil before it
-	done    bool  // the figures are out
+	begun    time.Time // when the workers were up
+	victim   int       // which of workers was, or will be, killed
+	holding  [2]bool
+	sessions [2]job.ID // of the workers, as last seen while holding
+	kill     *kill     // nil before it
+	done     bool      // the figures are out
 }
 
 // cleanUp ends what prepare and show have begun, the last first.
@@ -99,7 +100,7 @@ func (d *demo) connect() error {
 		return err
 	}
 	d.atEnd(func() error { closeObserver(); return nil })
-	d.client, d.account = producer, &account{pool: observer.Pool(), schema: d.namespace}
+	d.client, d.account = producer, &account{client: observer}
 	return nil
 }
 
@@ -112,7 +113,7 @@ func (d *demo) environ() []string {
 func (d *demo) makeSchema(ctx context.Context) error {
 	d.atEnd(d.dropSchema) // before it is there: an interrupted migration leaves some of it
 	begun := time.Now()
-	if _, err := migrate.Up(ctx, d.account.pool, migrate.Config{Schema: d.namespace}); err != nil {
+	if _, err := migrate.Up(ctx, d.account.client.Pool(), migrate.Config{Schema: d.namespace}); err != nil {
 		if run.IsUnreachable(err) {
 			d.isAway = true
 			return unreachable{explained{err, d.loaded}}
@@ -136,5 +137,8 @@ func (d *demo) dropSchema() error {
 	if d.servers.postgres != nil || d.isAway || d.flags.keep && d.done {
 		return nil
 	}
-	return d.account.dropSchema()
+	// The demo's own context may have ended.
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	return migrate.Drop(ctx, d.account.client.Pool(), d.namespace)
 }

@@ -21,7 +21,7 @@ type child struct {
 	name   string // "worker A"
 	cmd    *exec.Cmd
 	orders io.WriteCloser // our end of the pipe: the kernel closes it however we die, and the child ends
-	onLine func(fields []string)
+	book   *ledger
 	stderr tail
 
 	statements atomic.Int64
@@ -33,16 +33,15 @@ type child struct {
 }
 
 // startChild runs this program again as weir demo ROLE NAME. Addresses travel in the environment: everybody can read a
-// command line. first is the child's first order; onLine gets its reports of starts.
-func startChild(role, name string, environ []string, first string, onStart func(id job.ID, at time.Time)) (*child, error) {
+// command line. first is the child's first order; what it reports of jobs goes into book.
+func startChild(role, name string, environ []string, first string, book *ledger) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	c := &child{name: strings.TrimSpace(role + " " + name), cmd: exec.Command(self, "demo", role), done: make(chan struct{})}
+	c := &child{name: strings.TrimSpace(role + " " + name), cmd: exec.Command(self, "demo", role), book: book, done: make(chan struct{})}
 	c.cmd.Env = childEnviron(environ)
 	c.cmd.Stderr = &c.stderr
-	c.onLine = func(fields []string) { c.take(fields, onStart) }
 	if c.orders, err = c.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
@@ -61,14 +60,14 @@ func startChild(role, name string, environ []string, first string, onStart func(
 func (c *child) listen(reports io.Reader) {
 	lines := bufio.NewScanner(reports)
 	for lines.Scan() {
-		c.onLine(strings.Fields(lines.Text()))
+		c.take(strings.Fields(lines.Text()))
 	}
 	c.exit = c.cmd.Wait()
 	close(c.done)
 }
 
 // take understands a report. Anything else is not for us, such as a line that SIGKILL cut.
-func (c *child) take(fields []string, onStart func(id job.ID, at time.Time)) {
+func (c *child) take(fields []string) {
 	if len(fields) != 3 {
 		return
 	}
@@ -76,17 +75,21 @@ func (c *child) take(fields []string, onStart func(id job.ID, at time.Time)) {
 	if err != nil {
 		return
 	}
-	switch fields[0] {
-	case reportStart:
-		if id, err := job.ParseID(fields[1]); err == nil {
-			onStart(id, time.Unix(0, last))
-		}
-	case reportTick:
+	if fields[0] == reportTick {
 		if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
 			c.statements.Store(n)
 			c.refused.Store(last)
 			c.tickedAt.Store(time.Now().UnixNano())
 		}
+		return
+	}
+	id, err := job.ParseID(fields[1])
+	switch {
+	case err != nil:
+	case fields[0] == reportStart:
+		c.book.start(id, time.Unix(0, last))
+	case fields[0] == reportRecover:
+		c.book.recover(id)
 	}
 }
 

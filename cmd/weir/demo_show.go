@@ -62,7 +62,7 @@ func (d *demo) show(ctx context.Context) (*figures, error) {
 // startChild starts a process that ends, at the latest, with the demo.
 func (d *demo) startChild(role, name, first string) (*child, error) {
 	environ := append(d.environ(), "WEIR_DEMO_EACH="+d.pace.each.String(), demojobs.DirEnv+"="+d.input.root)
-	c, err := startChild(role, name, environ, first, d.ledger.started)
+	c, err := startChild(role, name, environ, first, d.ledger)
 	if c != nil {
 		d.atEnd(c.stop)
 	}
@@ -92,6 +92,7 @@ func (d *demo) enqueue(ctx context.Context) (err error) {
 		}
 		specs = specs[n:]
 	}
+	d.ledger.enqueued(d.jobs)
 	d.screen.say("  enqueue    %s jobs in %d ms, one statement per 1,000", number(int64(len(d.jobs))), time.Since(begun).Milliseconds())
 	return nil
 }
@@ -108,17 +109,9 @@ func (d *demo) startWorkers(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
 	for _, w := range d.workers {
-		err := until(ctx, 10*time.Millisecond, func() (bool, error) {
-			if err := d.childrenLive(); err != nil {
-				return false, err
-			}
-			return d.account.isUp(ctx, w.pid())
-		})
-		if err != nil {
-			return fmt.Errorf("wait for %s to start: %w", w.name, err)
+		if err := d.awaitProcess(ctx, w); err != nil {
+			return err
 		}
 	}
 	d.screen.say("  worker A   %d slots  started        worker B   %d slots  started", slotsEach, slotsEach)
@@ -162,11 +155,10 @@ func (d *demo) probe(ctx context.Context, stop <-chan struct{}) error {
 
 // watch follows the jobs until all have ended, and in between kills a worker and follows what becomes of its jobs.
 func (d *demo) watch(ctx context.Context) (standing, error) {
-	pids := [2]int{d.workers[0].pid(), d.workers[1].pid()}
 	var speed speed
 	for {
 		asked := time.Now()
-		now, err := d.account.standing(ctx, job.DefaultQueue, pids)
+		now, err := d.look(ctx)
 		if err != nil {
 			return now, err
 		}
@@ -174,7 +166,7 @@ func (d *demo) watch(ctx context.Context) (standing, error) {
 		if err := d.childrenLive(); err != nil {
 			return now, err
 		}
-		if err := d.act(ctx, now, pids); err != nil {
+		if err := d.act(ctx, now); err != nil {
 			return now, err
 		}
 		d.screen.progress(now.ended(), len(d.jobs), speed.at(asked, now.ended()))

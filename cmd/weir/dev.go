@@ -85,7 +85,7 @@ func runDev(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := tellDev(ctx, v, s, &account{pool: c.Pool(), schema: loaded.Config.Namespace}); err != nil {
+	if err := tellDev(ctx, v, s, &account{client: c}); err != nil {
 		return err
 	}
 	return w.Run(ctx)
@@ -194,7 +194,7 @@ func tellDev(ctx context.Context, v *servers, s *screen, a *account) error {
 	s.say("  worker    20 slots for queue default: checksum, sleep, fail, echo; sweeper")
 	s.say("")
 	s.say("  in another shell")
-	v.tellEnvironment(s, a.schema)
+	v.tellEnvironment(s, a.client.Namespace())
 	s.say("    %s enqueue sleep '{\"ms\": 500}'", ownName())
 	s.say("    %s jobs list", ownName())
 	s.say("")

@@ -140,7 +140,7 @@ func TestAnErrorOfAHandlerIsShownWithoutItsControlCharacters(t *testing.T) {
 	c.want(exitDone, "migrate", "up")
 	c.work()
 	r := c.do("enqueue", "bad", "--wait=20s")
-	if r.code != exitFailed || !strings.Contains(r.err, `\x1b]0;x`) {
+	if r.code != exitFailed || !strings.Contains(r.err, `\x1b]0;x`) || strings.Count(r.err, "\n") != 1 {
 		t.Errorf("enqueue --wait: %d, %q", r.code, r.err)
 	}
 	var shown string

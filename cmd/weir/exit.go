@@ -34,10 +34,16 @@ type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
 
-// refusedError is a command that wants --yes.
-type refusedError struct{ what string }
+// refusedError is a command that was not confirmed: nothing was done.
+type refusedError struct {
+	what  string
+	asked bool // and somebody said no
+}
 
 func (e refusedError) Error() string {
+	if e.asked {
+		return e.what + ": nothing was done"
+	}
 	return e.what + ": refused, since nobody is there to be asked\n-> add --yes"
 }
 
@@ -83,8 +89,13 @@ func codeOf(err error) int {
 func (a *app) report(cmd *cobra.Command, err error) int {
 	code := codeOf(err)
 	out := clean(a.err)
-	var conf configError
+	var (
+		conf   configError
+		failed *job.FailedError
+	)
 	switch {
+	case errors.As(err, &failed):
+		_, _ = fmt.Fprintf(out, "weir: %s\n", escape(err.Error())) // a handler's words: they begin no line
 	case errors.As(err, &conf):
 		_, _ = fmt.Fprintf(out, "weir: configuration:\n  %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	case errors.Is(err, context.Canceled):

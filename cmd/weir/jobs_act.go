@@ -122,7 +122,7 @@ const counted = 10_000
 func (a *app) ask(ctx context.Context, s *session, verb string, f filterFlags) error {
 	what := fmt.Sprintf("%s jobs of %s", verb, f.text())
 	if !a.isTerminal() {
-		return refusedError{what}
+		return refusedError{what, false}
 	}
 	n, more := 0, ""
 	for _, err := range s.Jobs(ctx, f.filter()) {
@@ -137,7 +137,7 @@ func (a *app) ask(ctx context.Context, s *session, verb string, f filterFlags) e
 	_, _ = fmt.Fprintf(clean(a.err), "%s: %s%s. Go on? [y/N] ", what, plural(n, "job"), more)
 	line, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y") {
-		return refusedError{what}
+		return refusedError{what, true}
 	}
 	return nil
 }

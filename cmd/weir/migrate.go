@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,10 +110,14 @@ func (a *app) migrateSQL() *cobra.Command {
 			if from < 0 || from >= migrate.Latest {
 				return usageError{fmt.Errorf("--from is %d, want 0 to %d", from, migrate.Latest-1)}
 			}
-			if a.json {
-				return usageError{fmt.Errorf("--json does not go with migrate sql: it prints SQL")}
+			if !a.json {
+				return migrate.SQL(a.out, from, cfg)
 			}
-			return migrate.SQL(a.out, from, cfg)
+			var script strings.Builder
+			if err := migrate.SQL(&script, from, cfg); err != nil {
+				return err
+			}
+			return a.printJSON(map[string]any{"schema": cfg.Schema, "from": from, "version": migrate.Latest, "sql": script.String()})
 		},
 	}
 	cmd.Flags().Int64Var(&from, "from", 0, "the version that the schema has, 0 for none")

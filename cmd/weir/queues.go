@@ -116,9 +116,11 @@ func (a *app) listQueues(ctx context.Context, s *session) error {
 }
 
 func queueCells(q client.QueueInfo, estimated bool, mark string) []string {
-	about := ""
-	if estimated {
-		about = "~"
+	ended := func(n int64) string {
+		if estimated && n > 0 {
+			return "~" + number(n)
+		}
+		return number(n)
 	}
 	oldest := "-"
 	if q.Ready > 0 {
@@ -126,7 +128,7 @@ func queueCells(q client.QueueInfo, estimated bool, mark string) []string {
 	}
 	return []string{
 		shorten(q.Name, 18), number(int64(q.Slots)), number(q.Ready), oldest, number(q.Running), number(q.Blocked),
-		number(q.Scheduled + q.Retrying), about + number(q.Done), about + number(q.Failed), mark,
+		number(q.Scheduled + q.Retrying), ended(q.Done), ended(q.Failed), mark,
 	}
 }
 

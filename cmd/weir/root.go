@@ -52,7 +52,7 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, // printed by execute, in one form
 		CompletionOptions: cobra.CompletionOptions{},
 	}
-	root.PersistentFlags().StringVar(&a.configPath, "config", "", "YAML `FILE`; default: the one that WEIR_CONFIG names")
+	root.PersistentFlags().StringVar(&a.configPath, "config", "", "read this YAML `FILE`, not the one WEIR_CONFIG names")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one object a line")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetArgs(a.args)
@@ -155,13 +155,13 @@ func (a *app) reach(ctx context.Context, f func(*session) error) error {
 	limit, cancel := context.WithTimeout(ctx, l.Config.Postgres.ConnectTimeout)
 	err = c.Pool().Ping(limit)
 	cancel()
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		return unreachable{explained{err, l}}
 	}
-	if err == nil {
-		err = f(&session{c, l})
-	}
-	if err != nil && run.IsUnreachable(err) {
+	if err = f(&session{c, l}); err != nil && run.IsUnreachable(err) {
 		return unreachable{explained{err, l}}
 	}
 	return err

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -39,8 +40,8 @@ func (s *stage) processRate(ctx context.Context, jobs, slots int) (float64, erro
 	}
 	begun := time.Now()
 	for w.Stats().Completed < int64(jobs) {
-		if ctx.Err() != nil {
-			return 0, stop()
+		if time.Since(begun) > time.Minute || ctx.Err() != nil {
+			return 0, errors.Join(stop(), fmt.Errorf("%d of %d jobs done after %v", w.Stats().Completed, jobs, time.Since(begun)))
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

@@ -48,6 +48,7 @@ type ClaimRequest struct {
 	Suspect bool // a job that was running when two processes died may be taken, one
 	Poll    bool // also return Snapshot, XID and Held
 	Total   int  // most jobs of all queues together; zero means the sum of their slots
+	NoNext  bool // Claimed.Next is not wanted
 }
 
 func (r *ClaimRequest) total() int {
@@ -106,8 +107,8 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 			starts, startIDs = append(starts, at), append(startIDs, p.ID)
 		}
 	}
-	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 10), [16]byte(req.Session), names, slots, notNil(req.Kinds),
-		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()))
+	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 11), [16]byte(req.Session), names, slots, notNil(req.Kinds),
+		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext)
 	if err != nil {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}

@@ -200,8 +200,10 @@ func TestAnExpiredLeaseThatNobodyGaveAwayIsRenewed(t *testing.T) {
 func TestEnqueueingAnIDAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := open(t)
+	var old job.IDs // of an age at which log rows may have gone to jobs_kept
+	old.SetOffset(-2 * time.Minute)
 	for name, prepare := range againCases {
-		j := b.newJob()
+		j := b.newJob(func(j *pgstore.NewJob) { j.ID = old.New() })
 		if _, err := b.store.Enqueue(b.ctx, []pgstore.NewJob{j}); err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,6 @@
 package pgstore
 
-import (
-	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/weirq/weir/pkg/job"
-)
+import "github.com/weirq/weir/pkg/job"
 
 // raw returns ids in the type that the driver encodes as binary uuids.
 func raw(ids []job.ID) [][16]byte {
@@ -14,9 +10,6 @@ func raw(ids []job.ID) [][16]byte {
 	}
 	return b
 }
-
-// orNull returns id, or NULL for the zero ID.
-func orNull(id job.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: !id.IsZero()} }
 
 // fromRaw is the way back.
 func fromRaw(b [][16]byte) []job.ID {

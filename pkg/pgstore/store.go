@@ -155,7 +155,7 @@ func qualify(text, schema string) string {
 // Install returns the statements that make version 1 of a schema, in order; package migrate runs them.
 func Install(schema string) []string {
 	order := []string{
-		"schema", "ulid", "id_floor", "new_id", "log_row", "enqueue", "enqueue_one",
+		"schema", "ulid", "id_floor", "new_id", "log_row", "kept_ids", "enqueue", "enqueue_one",
 		"enqueue_json", "claim", "finish",
 		"retry", "bury", "release", "renew", "recover", "expire", "cancel", "revive", "delete", "pause", "outcome",
 		"add_partition", "job_status", "served", "due", "stragglers", "counts", "rotate_add", "rotate_guard", "rotate_carry",

@@ -68,7 +68,7 @@ type process struct {
 // environ is the surroundings of a process: nothing of the test's own settings.
 func environ(settings ...string) []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=tester",
-		"WEIR_WORKER_HTTP_LISTEN=127.0.0.1:0", "WEIR_SWEEPER_HTTP_LISTEN=127.0.0.1:0", "WEIR_POSTGRES_SCHEMA=migrate", "WEIR_TIMING_LEASE=3s"}
+		"WEIR_WORKER_HTTP_LISTEN=127.0.0.1:0", "WEIR_SWEEPER_HTTP_LISTEN=127.0.0.1:0", "WEIR_POSTGRES_SCHEMA=migrate", "WEIR_TIMING_LEASE=3s", "WEIR_TIMING_POLL=500ms"}
 	return append(env, settings...)
 }
 

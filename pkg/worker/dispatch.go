@@ -175,7 +175,7 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 	starts := d.mark.starts(time.Now().Add(d.dbOffset))
 	d.keepFloors(starts)
 	order := d.w.lanes.order()
-	req := pgstore.ClaimRequest{Session: s.id, Kinds: kinds, Poll: poll, Total: total}
+	req := pgstore.ClaimRequest{Session: s.id, Kinds: kinds, Poll: poll, Total: total, NoNext: d.w.sweeperLives()}
 	_, suspects := d.w.tasks.count()
 	req.Suspect = suspects == 0
 	for _, lane := range order {
@@ -193,7 +193,7 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 	d.w.recovered("claim")
 	d.errors = 0
 	d.w.client.Learn(got.Now, sent)
-	d.dbOffset = got.Now.Sub(time.Now()) // the answer's way back makes it rather too low: a scan begins rather early
+	d.dbOffset = time.Until(got.Now) // the answer's way back makes it rather too low: a scan begins rather early
 	got.Scans, got.Held = byLane(got.Scans, order), byLane(got.Held, order)
 	d.mark.claimed(starts, got, d.lastPositions(got), poll)
 	if poll {

@@ -38,7 +38,7 @@ type Event struct {
 
 // Next is what will happen to a job after an attempt.
 type Next struct {
-	State     job.State     // Completed, Retrying, Discarded, Cancelled, Available
+	State     job.State     // Completed, Retrying, Scheduled (snoozed), Discarded, Cancelled, Available
 	Delay     time.Duration // until it is due again; zero if final
 	WillRetry bool
 }

@@ -266,3 +266,21 @@ func (g *gate) handle(ctx context.Context, j *worker.Job[task]) error {
 		return context.Cause(ctx)
 	}
 }
+
+// exampleT lets an example use what is made for tests.
+type exampleT struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (t *exampleT) Helper()                   {}
+func (t *exampleT) Cleanup(f func())          { t.cleanups = append(t.cleanups, f) }
+func (t *exampleT) Error(args ...any)         { panic(fmt.Sprint(args...)) }
+func (t *exampleT) Fatal(args ...any)         { panic(fmt.Sprint(args...)) }
+func (t *exampleT) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
+
+func (t *exampleT) end() {
+	for i := len(t.cleanups) - 1; i >= 0; i-- {
+		t.cleanups[i]()
+	}
+}

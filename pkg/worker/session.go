@@ -101,8 +101,7 @@ func (w *Worker) keepSession(ctx context.Context) {
 func (w *Worker) renewOnce(ctx context.Context) error {
 	s := w.live()
 	if s == nil || s.lost() {
-		var err error
-		if s, err = w.tryOpenSession(ctx); err != nil {
+		if _, err := w.tryOpenSession(ctx); err != nil {
 			w.trouble("open session", err)
 			return err
 		}

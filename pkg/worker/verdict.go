@@ -60,6 +60,9 @@ func (v *verdict) next() Next {
 	case v.verb == release:
 		return Next{State: job.Available, WillRetry: true}
 	}
+	if v.event == EventSnoozed {
+		return Next{State: job.Scheduled, Delay: v.failure.Wait, WillRetry: true}
+	}
 	return Next{State: job.Retrying, Delay: v.failure.Wait, WillRetry: true}
 }
 

@@ -266,6 +266,9 @@ func (d *dispatcher) register(ctx context.Context, poll bool) bool {
 	for lane, n := range d.w.lanes.all {
 		if free[lane] > 0 && (poll || !d.registered[lane]) {
 			idle = append(idle, coord.Idle{Queue: n.name, Free: free[lane]})
+			// Before the call, not after it: a hint may pop us again before the answer is here, and a mark set after that
+			// would keep us out of the set, and deaf, until the next poll.
+			d.registered[lane] = true
 		}
 	}
 	d.mu.Unlock()
@@ -273,15 +276,15 @@ func (d *dispatcher) register(ctx context.Context, poll bool) bool {
 		return true
 	}
 	if err := d.w.bus.Register(ctx, d.w.name(), idle...); err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, i := range idle {
+			d.registered[d.laneOf(i.Queue)] = false
+		}
 		d.w.trouble("redis", err)
 		return true // polls and local timers carry on
 	}
 	d.w.recovered("redis")
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, i := range idle {
-		d.registered[d.laneOf(i.Queue)] = true
-	}
 	return true
 }
 

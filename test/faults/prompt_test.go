@@ -219,3 +219,25 @@ func (r *rig) claimsOfSingleJobs(pollsIn2s int) {
 	r.awaitEmpty(10 * time.Second)
 	r.check(audit{})
 }
+
+// A worker that is woken all the time stays in the idle set: under a steady load, without a sweeper, jobs start by hints
+// and do not gather until the next poll.
+func TestASteadyLoadIsNotLeftToThePolls(t *testing.T) {
+	r := newRig(t)
+	r.worker("worker", slots(20))
+	l := r.load(300, work{})
+	pause(pick(4*time.Second, time.Minute))
+	l.stop()
+	r.awaitEmpty(20 * time.Second)
+	r.check(audit{})
+	ledgers := readLedgers(t, r.dir)
+	begun := ledgers.of(started).byID()
+	var waits []time.Duration
+	for _, e := range ledgers.of(acked) {
+		waits = append(waits, begun[e.ID].last().Sub(e.At))
+	}
+	t.Logf("p50 %v, p99 %v, worst %v", quantile(waits, 0.5), quantile(waits, 0.99), slices.Max(waits))
+	if p99 := quantile(waits, 0.99); p99 > 250*time.Millisecond {
+		t.Errorf("p99 %v from the acknowledgement to the start", p99)
+	}
+}

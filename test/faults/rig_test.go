@@ -19,6 +19,8 @@ import (
 	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/client"
 	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/pgstore"
+	"github.com/weirq/weir/pkg/pgstore/migrate"
 )
 
 // rig is one deployment: a schema on a server, a Redis, a directory of ledgers, and a client of the test's own.
@@ -37,6 +39,7 @@ type rig struct {
 	adapt     func(*exec.Cmd)
 
 	noRedis bool
+	minutes bool
 	gates   int
 }
 
@@ -52,6 +55,9 @@ func privateRedis() func(*rig) {
 }
 
 func withoutRedis() func(*rig) { return func(r *rig) { r.noRedis = true } }
+
+// minutely makes partitions of a minute, and but one ahead: there is something to do for the duty rotate at once.
+func minutely() func(*rig) { return func(r *rig) { r.minutes = true } }
 
 func newRig(t *testing.T, options ...func(*rig)) *rig {
 	t.Helper()
@@ -72,8 +78,14 @@ func newRig(t *testing.T, options ...func(*rig)) *rig {
 	case !r.noRedis:
 		r.redisURL = testenv.RedisURL(t)
 	}
-	r.pool, r.namespace = testenv.SchemaOn(t, r.url)
 	var err error
+	if r.minutes {
+		r.namespace, r.pool = testenv.Namespace(t), testenv.Pool(t, r.url)
+		_, err = migrate.Up(t.Context(), r.pool, migrate.Config{Schema: r.namespace, Partitions: pgstore.Minute, Ahead: 1})
+		must(t, err)
+	} else {
+		r.pool, r.namespace = testenv.SchemaOn(t, r.url)
+	}
 	if r.ledger, err = openLedger(r.dir, "test"); err != nil {
 		t.Fatal(err)
 	}

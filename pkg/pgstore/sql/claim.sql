@@ -2,13 +2,14 @@
 -- $1 session; $2 queues and $3 their free slots, in step; $4 kinds that this process knows; $5, $6 where each scan
 -- starts: (ready_at, id) for queue q (from 1) and priority p at (q-1)*9+p; $7 whether a job that killed two
 -- processes may be taken (one at a time: its neighbours must not die with it a third time); $8 most bytes of payload;
--- $9 whether this is a poll, which also returns what the watermark rule needs; $10 most jobs of all queues together.
+-- $9 whether this is a poll, which also returns what the watermark rule needs; $10 most jobs of all queues together;
+-- $11 whether next_at is wanted.
 -- Locks the rows taken, SKIP LOCKED. Index live_ready, one range a queue and priority.
 -- Returns the jobs in no order, then one row with id NULL: db_now, next_at (the next future ready_at, only if
 -- nothing was cut), scans (0 not made, 1 complete, 2 cut, in step with $5), and for a poll snap, xid and held.
 CREATE FUNCTION weir.claim_v1(
   p_session uuid, p_queues text[], p_slots int[], p_kinds text[], p_starts timestamptz[], p_start_ids uuid[],
-  p_suspect boolean, p_max_bytes bigint, p_poll boolean, p_total int
+  p_suspect boolean, p_max_bytes bigint, p_poll boolean, p_total int, p_next boolean
 ) RETURNS TABLE (
   id uuid, kind text, queue text, priority smallint, attempt int, max_attempts int, crashes smallint, fence int,
   ready_at timestamptz, claimed_at timestamptz, expires_at timestamptz, missing boolean, payload json,
@@ -32,7 +33,7 @@ DECLARE
   v_tids tid[] := '{}'; v_found tid[]; v_sizes int[];
   v_bytes bigint := 0; v_take int; v_left int; v_at int; v_cut boolean := false; v_snap text; v_xid text;
   v_scans smallint[] := array_fill(0::smallint, ARRAY[9 * cardinality(p_queues)]);
-  v_held timestamptz[]; v_next timestamptz; v_one timestamptz;
+  v_held timestamptz[]; v_next timestamptz; v_hits bigint[];
 BEGIN
   -- A session that was given away claims nothing. Should the mark commit a moment later, the sweeper's next round
   -- finds these rows (rescan).
@@ -52,8 +53,19 @@ BEGIN
   IF p_poll THEN
     -- Before the scans: what is open now may be missed by them, what they see beyond it costs nothing.
     SELECT pg_current_snapshot()::text, pg_current_xact_id()::text INTO v_snap, v_xid;
-    v_held := array_fill(NULL::timestamptz, ARRAY[9 * cardinality(p_queues)]);
   END IF;
+  p_suspect := p_suspect AND EXISTS (SELECT FROM weir.live AS c WHERE c.state = 0 AND c.crashes >= 2);
+  -- Which ranges have anything to take: one statement for all of them, since most are empty most of the time. (A scalar
+  -- subquery: it cannot become a join.)
+  SELECT array_agg((q.n - 1) * 9 + p) FROM unnest(p_queues) WITH ORDINALITY AS q (name, n), generate_series(1, 9) AS p
+  WHERE (SELECT c.priority FROM weir.live AS c
+    WHERE c.state = 0 AND c.queue = q.name AND c.priority = p
+      AND (c.ready_at, c.id) >= (p_starts[(q.n - 1) * 9 + p], p_start_ids[(q.n - 1) * 9 + p])
+      AND c.ready_at <= statement_timestamp()
+      AND c.kind = ANY (v_kinds) AND c.crashes < 2
+      AND (c.expires_at IS NULL OR c.expires_at > statement_timestamp())
+    LIMIT 1) IS NOT NULL
+  INTO v_hits;
   FOR q IN 1 .. cardinality(p_queues) LOOP
     v_left := least(p_slots[q], p_total - cardinality(v_tids));
     CONTINUE WHEN v_left <= 0 OR p_queues[q] = ANY (v_paused);
@@ -73,6 +85,8 @@ BEGIN
     FOR p IN 1 .. 9 LOOP
       EXIT WHEN v_left <= 0 OR v_cut;
       v_at := (q - 1) * 9 + p;
+      v_scans[v_at] := 1;
+      CONTINUE WHEN v_hits IS NULL OR v_at <> ALL (v_hits);
       SELECT array_agg(x.ctid), array_agg(x.size) FROM (
         SELECT c.ctid, c.size FROM weir.live AS c
         WHERE c.state = 0 AND c.queue = p_queues[q] AND c.priority = p
@@ -115,23 +129,22 @@ BEGIN
       NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[]
     FROM taken AS t LEFT JOIN weir.jobs AS j ON j.id = ANY (ARRAY[t.id]); -- as in finish: one way to plan it
   END IF;
-  IF p_poll OR NOT (2 = ANY (v_scans)) THEN
-    FOR q IN 1 .. cardinality(p_queues) LOOP
-      FOR p IN 1 .. 9 LOOP
-        v_at := (q - 1) * 9 + p;
-        SELECT c.ready_at FROM weir.live AS c
-        WHERE c.state = 0 AND c.queue = p_queues[q] AND c.priority = p AND c.ready_at > statement_timestamp()
-        ORDER BY c.ready_at, c.id LIMIT 1 INTO v_one;
-        v_next := least(v_next, v_one);
-        CONTINUE WHEN NOT p_poll;
-        SELECT c.ready_at FROM weir.live AS c
-        WHERE c.state = 0 AND c.queue = p_queues[q] AND c.priority = p
-          AND (c.ready_at, c.id) >= (p_starts[v_at], p_start_ids[v_at]) AND c.ready_at <= statement_timestamp()
-          AND c.kind = ANY (p_kinds) AND c.crashes < 2
-        ORDER BY c.ready_at, c.id LIMIT 1 INTO v_one;
-        v_held[v_at] := v_one;
-      END LOOP;
-    END LOOP;
+  IF p_next AND NOT (2 = ANY (v_scans)) THEN
+    SELECT min(x.ready_at) FROM (
+      SELECT (SELECT c.ready_at FROM weir.live AS c
+        WHERE c.state = 0 AND c.queue = q AND c.priority = p AND c.ready_at > statement_timestamp()
+        ORDER BY c.ready_at, c.id LIMIT 1) AS ready_at
+      FROM unnest(p_queues) AS q, generate_series(1, 9) AS p) AS x
+    INTO v_next;
+  END IF;
+  IF p_poll THEN
+    SELECT array_agg((SELECT c.ready_at FROM weir.live AS c
+        WHERE c.state = 0 AND c.queue = q.name AND c.priority = p
+          AND (c.ready_at, c.id) >= (p_starts[(q.n - 1) * 9 + p], p_start_ids[(q.n - 1) * 9 + p])
+          AND c.ready_at <= statement_timestamp() AND c.kind = ANY (p_kinds) AND c.crashes < 2
+        ORDER BY c.ready_at, c.id LIMIT 1) ORDER BY q.n, p)
+    FROM unnest(p_queues) WITH ORDINALITY AS q (name, n), generate_series(1, 9) AS p
+    INTO v_held;
   END IF;
   RETURN QUERY SELECT NULL::uuid, NULL, NULL, NULL::smallint, NULL::int, NULL::int, NULL::smallint, NULL::int,
     NULL::timestamptz, NULL::timestamptz, NULL::timestamptz, NULL::boolean, NULL::json,

@@ -13,7 +13,7 @@ CREATE FUNCTION weir.enqueue_v1(
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-  v_new uuid[];
+  v_new uuid[]; v_kept uuid[] := '{}';
 BEGIN
   -- A partition so far ahead does not exist yet: the row would lie in the default partition and stop its creation.
   IF weir.id_floor(clock_timestamp() + interval '10 min') < ANY (p_ids) THEN
@@ -38,11 +38,13 @@ BEGIN
       FROM unnest(p_delays_ms, p_scheduled) AS i (delay_ms, scheduled) INTO least_ready;
     END IF;
   ELSE
+    IF weir.id_floor(clock_timestamp() - interval '1 min') > ANY (p_ids) THEN -- younger than any partition that is emptied
+      v_kept := weir.kept_ids_v1(p_ids);
+    END IF;
     WITH logged AS (
       INSERT INTO weir.jobs AS j
       /* new_rows */
-      -- An old id's log row may have gone to jobs_kept. (Not EXISTS, which as a join may be planned as a walk over all of it.)
-      WHERE (SELECT k.id FROM weir.jobs_kept AS k WHERE k.id = i.id) IS NULL
+      WHERE i.id <> ALL (v_kept)
       ON CONFLICT (id) DO NOTHING
       RETURNING j.id, j.enqueued_at, j.scheduled_at, j.expires_at, j.max_attempts, j.priority, j.kind, j.queue,
         octet_length(j.payload::text) AS size

@@ -10,6 +10,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   d weir.dead%ROWTYPE;
+  v_dead uuid[];
 BEGIN
   RETURN QUERY
   UPDATE weir.live AS l SET ready_at = clock_timestamp()
@@ -17,9 +18,10 @@ BEGIN
     ORDER BY x.id FOR UPDATE) AS w
   WHERE l.id = w.id
   RETURNING l.id, l.queue, l.kind, l.ready_at;
-  PERFORM FROM weir.dead AS x WHERE x.id = ANY (p_ids) ORDER BY x.id FOR UPDATE; -- all who lock here do it in this order
+  -- Locked in one order by all, and only what is locked is touched: what died since then would be out of order.
+  SELECT array_agg(y.id) FROM (SELECT x.id FROM weir.dead AS x WHERE x.id = ANY (p_ids) ORDER BY x.id FOR UPDATE) AS y INTO v_dead;
   FOR d IN
-    DELETE FROM weir.dead AS x WHERE x.id = ANY (p_ids) AND x.payload IS NOT NULL RETURNING x.*
+    DELETE FROM weir.dead AS x WHERE x.id = ANY (v_dead) AND x.payload IS NOT NULL RETURNING x.*
   LOOP
     -- Also when the log still has it: rotate_empty relies on it that no job needs an old log row anew.
     INSERT INTO weir.jobs_kept (id, enqueued_at, scheduled_at, timeout_ms, parent_id, max_attempts, priority, mode,
