@@ -41,6 +41,7 @@ func (w *Worker) close(ctx context.Context, grace time.Duration) error {
 		if err := w.renewal.CloseSession(limit, s.id); err != nil {
 			w.log.Warn("close session", "error", err)
 		}
+		s.watch.Stop()
 		s.cancel(job.ErrShutdown)
 	}
 	if lost > 0 {

@@ -80,8 +80,11 @@ func (w *Worker) execute(t *task) {
 	defer cancel(nil)
 	t.mu.Lock()
 	t.cancel, t.started = cancel, time.Now()
-	if t.stopped != nil {
+	switch {
+	case t.stopped != nil:
 		cancel(t.stopped)
+	case t.handler.stopOnDoubt && t.session.doubt.Load(): // after cancel was set: the watchdog sees one or the other
+		cancel(job.ErrLeaseLost)
 	}
 	t.mu.Unlock()
 	ctx = client.WithJob(context.WithValue(ctx, taskKey{}, t), w.client, t.row.ID, t.row.Trace)

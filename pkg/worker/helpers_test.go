@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -18,7 +19,11 @@ import (
 	"github.com/weirq/weir/pkg/worker"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // most of these tests wait most of the time
+	testenv.Main(m)
+}
 
 // soon is how long a test waits for what takes milliseconds on a machine that does nothing else.
 const soon = 10 * time.Second

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirq/weir/pkg/job"
@@ -17,6 +18,8 @@ type session struct {
 	id     job.ID
 	ctx    context.Context // parent of its handlers' contexts; ended with job.ErrLeaseLost when it is given away
 	cancel context.CancelCauseFunc
+	watch  *time.Timer // the watchdog
+	doubt  atomic.Bool // the lease may end before a renewal is accepted
 }
 
 func (s *session) lost() bool { return errors.Is(context.Cause(s.ctx), job.ErrLeaseLost) }
@@ -68,6 +71,7 @@ func (w *Worker) tryOpenSession(ctx context.Context) (*session, error) {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
 	w.session.current, w.session.sent = s, sent
+	s.watch = time.AfterFunc(time.Until(sent.Add(w.patience())), func() { w.doubt(s) })
 	return s, nil
 }
 
@@ -123,13 +127,16 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil:
 		return err // the end of the process, not trouble
 	case err != nil:
-		w.renewalFailed(s, err)
+		w.trouble("renew", err)
+		w.resetPools(err)
 		return err
 	}
 	w.recovered("renew")
 	w.client.Learn(changes.Now, sent)
 	w.session.mu.Lock()
 	w.session.sent, w.session.sweeper = sent, changes.Sweeper
+	s.doubt.Store(false)
+	s.watch.Reset(time.Until(sent.Add(w.patience())))
 	w.session.mu.Unlock()
 	w.stats.renewLag.Store(int64(time.Since(sent)))
 	for _, id := range changes.Cancelled {
@@ -151,15 +158,18 @@ func (w *Worker) sessionState() string {
 	return "serving"
 }
 
-// renewalFailed is the watchdog: it counts from before the last accepted renewal was sent, on the monotonic clock. Most
-// handlers go on, since what they do is fenced; those that asked for it are stopped before the lease can have ended.
-func (w *Worker) renewalFailed(s *session, err error) {
-	w.trouble("renew", err)
-	w.resetPools(err)
+// patience is how long after an accepted renewal was sent a lease is trusted.
+func (w *Worker) patience() time.Duration { return w.cfg.Lease - w.cfg.Lease/5 }
+
+// doubt is the watchdog: it counts from before the last accepted renewal was sent, on the monotonic clock, whatever the
+// tries since then wait for. Most handlers go on, since what they do is fenced; those that asked for it are stopped
+// before the lease can have ended, and start with their contexts ended until a renewal is accepted.
+func (w *Worker) doubt(s *session) {
 	w.session.mu.Lock()
-	silent := time.Since(w.session.sent)
+	silent := time.Since(w.session.sent) >= w.patience() // else a renewal came as the timer fired
+	s.doubt.Store(silent)
 	w.session.mu.Unlock()
-	if silent < w.cfg.Lease-w.cfg.Lease/5 {
+	if !silent {
 		return
 	}
 	for _, t := range w.tasks.of(s) {
@@ -172,6 +182,7 @@ func (w *Worker) renewalFailed(s *session, err error) {
 // lose ends everything that a session holds: the sweeper has given it away. Nothing of it is written any more.
 func (w *Worker) lose(s *session) {
 	w.log.Error("lease lost: this process' jobs may run elsewhere", "session", s.id)
+	s.watch.Stop()
 	s.cancel(job.ErrLeaseLost)
 	for _, t := range w.lanes.takeWaiting(func(t *task) bool { return t.session != s }) {
 		if t.decide() {

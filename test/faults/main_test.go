@@ -14,7 +14,7 @@ import (
 var long = flag.Bool("long", os.Getenv("WEIR_TEST_LONG") == "1", "run the faults at full length: the promises' own numbers")
 
 // atOnce is how many tests run at the same time, unless -parallel says otherwise. Most of their time is waiting.
-const atOnce = "5"
+const atOnce = "10"
 
 // TestMain is also the main function of the processes under test: see child_test.go.
 func TestMain(m *testing.M) {

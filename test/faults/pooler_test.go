@@ -43,6 +43,21 @@ func (l *record) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
+func startLogging(t *testing.T, log *record, settings map[string]string) *embedded.Postgres {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	pg, err := embedded.StartPostgres(ctx, embedded.PostgresConfig{Settings: settings, Log: log})
+	must(t, err)
+	t.Cleanup(func() { must(t, pg.Close()) })
+	return pg
+}
+
+// loggingPostgres is a private server whose log the test reads.
+func loggingPostgres(log *record, settings map[string]string) func(*rig) {
+	return func(r *rig) { r.postgres = startLogging(r.t, log, settings) }
+}
+
 // pooled returns a rig all of which goes through a PgBouncer in transaction mode with few connections, each of which
 // lives for a second; but the test's own pool, which looks at the server itself.
 func pooled(t *testing.T) (r *rig, log *record) {
@@ -50,11 +65,7 @@ func pooled(t *testing.T) (r *rig, log *record) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	log = &record{}
-	pg, err := embedded.StartPostgres(ctx, embedded.PostgresConfig{
-		Settings: map[string]string{"log_line_prefix": "state=%e ", "fsync": "off"}, Log: log,
-	})
-	must(t, err)
-	t.Cleanup(func() { must(t, pg.Close()) })
+	pg := startLogging(t, log, map[string]string{"log_line_prefix": "state=%e ", "fsync": "off"})
 	b, err := embedded.StartPgBouncer(ctx, embedded.PgBouncerConfig{Target: pg.URL(), PoolSize: 8})
 	if errors.Is(err, embedded.ErrNoBinary) {
 		t.Skip(err)

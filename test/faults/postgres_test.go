@@ -224,7 +224,7 @@ func TestAReadOnlyDatabaseFailsNoJob(t *testing.T) {
 	pause(pick(5*time.Second, 60*time.Second))
 	r.readOnly(false)
 	back := time.Now()
-	pause(10 * time.Second)
+	pause(pick(8*time.Second, 15*time.Second))
 	l.stop()
 	r.awaitEmpty(30 * time.Second)
 	r.check(audit{})
@@ -235,15 +235,15 @@ func TestAReadOnlyDatabaseFailsNoJob(t *testing.T) {
 		if !strings.Contains(e.Err, "read-only") {
 			t.Errorf("an enqueue was refused with %q", e.Err)
 		}
-		if e.At.After(back.Add(10 * time.Second)) {
+		if e.At.After(back.Add(5 * time.Second)) {
 			late++
 		}
 	}
 	if late > 0 {
-		t.Errorf("%d enqueues met a read-only connection 10 s after the switch", late)
+		t.Errorf("%d enqueues met a read-only connection 5 s after the switch", late)
 	}
-	if rate := ledgers.of(ended).rate(back.Add(5*time.Second), back.Add(9*time.Second)); rate < 40 {
-		t.Errorf("%.0f jobs/s five seconds after the switch, want 50", rate)
+	if rate := ledgers.of(ended).rate(back.Add(4*time.Second), back.Add(8*time.Second)); rate < 40 {
+		t.Errorf("%.0f jobs/s four seconds after the switch, want 50", rate)
 	}
 }
 

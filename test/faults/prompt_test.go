@@ -33,28 +33,35 @@ func TestJobsWithoutAHintStartWithinHalfASecond(t *testing.T) {
 	r.worker("two", slots(50))
 	n := pick(40, 200)
 	r.awaitQuiet()
-	for name, measure := range map[string]func(n int) []time.Duration{
-		"enqueued from SQL":                r.fromSQL,
-		"a delay of 2 s":                   r.delayed,
-		"a retry after 3 s":                r.retried,
-		"the hint went to a frozen worker": r.hintLost,
-	} {
-		t.Run(name, func(t *testing.T) {
-			late := measure(n)
-			if len(late) != n {
-				t.Fatalf("measured %d of %d", len(late), n)
-			}
-			t.Logf("p50 %v, p99 %v, worst %v", quantile(late, 0.5), quantile(late, 0.99), slices.Max(late))
-			if p99 := quantile(late, 0.99); p99 > 500*time.Millisecond {
-				t.Errorf("p99 %v after their time, at most 500 ms", p99)
-			}
-			if slices.Min(late) < 0 {
-				t.Errorf("one started %v before its time", -slices.Min(late))
-			}
-		})
-	}
+	t.Run("of several kinds at once", func(t *testing.T) {
+		for name, measure := range map[string]func(n int) []time.Duration{
+			"enqueued from SQL": r.fromSQL,
+			"a delay of 2 s":    r.delayed,
+			"a retry after 3 s": r.retried,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				prompt(t, measure(n), n)
+			})
+		}
+	})
+	t.Run("the hint went to a frozen worker", func(t *testing.T) { prompt(t, r.hintLost(n), n) })
 	r.awaitEmpty(20 * time.Second)
 	r.check(audit{starts: 2, attempts: 2})
+}
+
+func prompt(t *testing.T, late []time.Duration, n int) {
+	t.Helper()
+	if len(late) != n {
+		t.Fatalf("measured %d of %d", len(late), n)
+	}
+	t.Logf("p50 %v, p99 %v, worst %v", quantile(late, 0.5), quantile(late, 0.99), slices.Max(late))
+	if p99 := quantile(late, 0.99); p99 > 500*time.Millisecond {
+		t.Errorf("p99 %v after their time, at most 500 ms", p99)
+	}
+	if slices.Min(late) < 0 {
+		t.Errorf("one started %v before its time", -slices.Min(late))
+	}
 }
 
 // awaitQuiet waits until the workers know of the sweeper: their polls are far apart from then on.
@@ -166,9 +173,8 @@ func (r *rig) hintLost(n int) []time.Duration {
 }
 
 // B46: after a stall that stops all of 50 idle loops at once their polls spread again; and a single job wakes few.
-//
-// It runs by itself, since it measures.
 func TestPollsSpreadAfterAStallAndAJobWakesFew(t *testing.T) {
+	t.Parallel()
 	const loops = 50
 	r := newRig(t, privatePostgres("max_connections", "300", "fsync", "off"))
 	r.start(spec{

@@ -55,6 +55,7 @@ BEGIN
       RETURNING l.ready_at, l.id
     )
     SELECT count(*), min(ready_at), array_agg(put.id) FROM put INTO inserted, least_ready, v_new;
+    db_now := clock_timestamp(); -- not before the stamps: what is due now must not look as if it came later
   END IF;
   IF inserted < cardinality(p_ids) THEN
     duplicates := ARRAY(SELECT i.id FROM unnest(p_ids) AS i (id) WHERE v_new IS NULL OR i.id <> ALL (v_new));
