@@ -30,7 +30,8 @@ type Postgres struct {
 	LeaseURL Secret `mapstructure:"lease_url" form:"postgres"`
 	// LeaseURLFile is the file that LeaseURL was read from.
 	LeaseURLFile string `mapstructure:"lease_url_file" form:"path"`
-	// MaxConns is the most connections that Weir opens for itself; handlers use the application's own pool.
+	// MaxConns is the most connections of the pool that enqueues and handlers share. A worker opens four more for itself (claims,
+	// results, renewals), a sweeper three.
 	MaxConns int `mapstructure:"max_conns" default:"4" min:"2" max:"1000"`
 	// ConnectTimeout is how long one attempt to connect may take.
 	ConnectTimeout time.Duration `mapstructure:"connect_timeout" default:"5s" min:"100ms" max:"5m"`

@@ -29,11 +29,12 @@ func demoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "two workers and a sweeper on real files; one worker is killed",
-		Long: "Start two worker processes and a sweeper process, give them a job for every file below a\n" +
-			"folder, kill one worker while it runs jobs, and account for every job.\n\n" +
-			"Uses WEIR_POSTGRES_URL and WEIR_REDIS_URL when they are set, in a schema of its own that is\n" +
-			"dropped afterwards; else private servers that are gone afterwards. With --json the figures are\n" +
-			"one line on stdout, and progress goes to stderr. Exit code 1 if a job was lost.",
+		Long: "Start two worker processes and a sweeper process, give them a job for every file\n" +
+			"below a folder, kill one worker while it runs jobs, and account for every job.\n\n" +
+			"Uses WEIR_POSTGRES_URL and WEIR_REDIS_URL when they are set, in a schema of its\n" +
+			"own that is dropped afterwards; else private servers that are gone afterwards.\n" +
+			"With --json the figures are one line on stdout, and progress goes to stderr.\n" +
+			"Exit code 1 if a job was lost.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := untilStopped(cmd.Context())

@@ -34,9 +34,9 @@ func devCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "dev",
 		Short: "Postgres, Redis, a sweeper and a worker, until Ctrl-C",
-		Long: "Keep a private Postgres and Redis up, with a sweeper and a worker that knows the demo's jobs\n" +
-			"(checksum, sleep, fail, echo), until Ctrl-C. The data stay in ./" + devDir + " and are there again\n" +
-			"the next time. Settings of the environment are not used.",
+		Long: "Keep a private Postgres and Redis up, with a sweeper and a worker that knows the\n" +
+			"demo's jobs (checksum, sleep, fail, echo), until Ctrl-C. The data stay in ./" + devDir + "\n" +
+			"and are there again the next time. Settings of the environment are not used.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := untilStopped(cmd.Context())

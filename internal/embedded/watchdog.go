@@ -19,6 +19,7 @@ const gateScript = `read -r go && exec "$@" </dev/null`
 // $1 is the directory or empty, $2 … are the signals to try, each given seven seconds.
 // Seven, since a postmaster told to QUIT kills backends that do not react (stopped ones, say) after five.
 const watchScript = `
+PATH=$PATH:/usr/bin:/bin
 trap '' INT TERM HUP QUIT
 pid=0 dir=$1
 shift

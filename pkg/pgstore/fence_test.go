@@ -298,3 +298,21 @@ func TestABrokenPromiseOfFreshIDsStoresNothing(t *testing.T) {
 		t.Errorf("its neighbour is %s", st)
 	}
 }
+
+func TestAJobThatWasCancelledIsNotStartedAgainAfterARelease(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	s := b.session()
+	rows := b.claimed(s, 3)
+	b.cancel(rows[1].ID)
+	due, err := b.store.Release(b.ctx, s, heldOf(rows...), 0)
+	if err != nil || len(due) != 3 || due[rows[1].ID].IsZero() {
+		t.Fatalf("release: got %v, %v", due, err)
+	}
+	if st := b.state(rows[1].ID); st != job.Cancelled {
+		t.Errorf("the cancelled job is %s", st)
+	}
+	if again := b.claim(s, 3); len(again) != 2 {
+		t.Errorf("claimed %d, want the two others", len(again))
+	}
+}

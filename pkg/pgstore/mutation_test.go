@@ -1,9 +1,12 @@
 package pgstore_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/pgstore"
 )
@@ -50,6 +53,36 @@ func TestEachGuardIsMissedWhenItIsTakenAway(t *testing.T) {
 				t.Errorf("nobody misses it")
 			}
 		})
+	}
+}
+
+func TestFinishTxMissesItsFenceAndItsSession(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	whole := b.statement("finish_tx")
+	for _, m := range []struct{ guard, instead, way string }{
+		{"l.fence = $3", "$3::int IS NOT NULL", "its job runs in the same session under a new claim"},
+		{"l.session IS NOT DISTINCT FROM $1", "$1::uuid IS NOT NULL", "it names the session of another process"},
+	} {
+		if !strings.Contains(whole, m.guard) {
+			t.Fatalf("%q is not in finish_tx", m.guard)
+		}
+		session, r := late[m.way](b)
+		accepts := func(text string) bool {
+			var id string
+			err := b.pool.QueryRow(b.ctx, text, session.UUID(), r.ID.UUID(), r.Fence, nil).Scan(&id)
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				t.Fatal(err)
+			}
+			return err == nil
+		}
+		if accepts(whole) {
+			t.Errorf("accepted when %s", m.way)
+		}
+		if !accepts(strings.Replace(whole, m.guard, m.instead, 1)) {
+			t.Errorf("nobody misses %s", m.guard)
+		}
+		b.empty()
 	}
 }
 
