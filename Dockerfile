@@ -9,7 +9,7 @@ RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w" -o /out/we
  && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w" -o /out/weir-worker ./cmd/worker \
  && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w" -o /out/weir-sweeper ./cmd/sweeper
 
-# Alpine rather than an empty image: its wget serves the health checks, and command handlers want a shell.
+# Alpine rather than an empty image: its wget serves the health checks.
 FROM alpine:3.22
 RUN apk add --no-cache ca-certificates tzdata && adduser -D -H -u 10001 weir
 COPY --from=build /out/ /usr/local/bin/

@@ -30,8 +30,8 @@ type Postgres struct {
 	LeaseURL Secret `mapstructure:"lease_url" form:"postgres"`
 	// LeaseURLFile is the file that LeaseURL was read from.
 	LeaseURLFile string `mapstructure:"lease_url_file" form:"path"`
-	// MaxConns is the most connections of the pool that enqueues and handlers share. A worker opens four more for itself (claims,
-	// results, renewals), a sweeper three.
+	// MaxConns is the most connections of the pool that enqueues and handlers share, and of which a sweeper uses up to three. A
+	// worker opens four more for itself (three for claims and results, one for renewals).
 	MaxConns int `mapstructure:"max_conns" default:"4" min:"2" max:"1000"`
 	// ConnectTimeout is how long one attempt to connect may take.
 	ConnectTimeout time.Duration `mapstructure:"connect_timeout" default:"5s" min:"100ms" max:"5m"`
@@ -66,7 +66,7 @@ type Timing struct {
 	Lease time.Duration `mapstructure:"lease" default:"15s" min:"3s" max:"10m"`
 	// Renew is how often a process renews its lease (local monotonic clock); at most a third of Lease.
 	Renew time.Duration `mapstructure:"renew" default:"auto" min:"100ms" max:"3m" auto:"timing.lease / 5"`
-	// Poll is how often an idle worker asks without a hint. Zero means: 30s while a sweeper lives, 5s without.
+	// Poll is how often an idle worker asks without a hint. Zero means: 30s while a sweeper and Redis are up, else 5s.
 	Poll time.Duration `mapstructure:"poll" default:"auto" min:"100ms" max:"10m" auto:"30s with a sweeper, 5s without"`
 	// Recover is how often the sweeper looks for sessions whose lease has ended; at most Lease.
 	Recover time.Duration `mapstructure:"recover" default:"1s" min:"100ms" max:"1m"`
@@ -74,7 +74,7 @@ type Timing struct {
 	ResultRetryFor time.Duration `mapstructure:"result_retry_for" default:"10m" min:"1s" max:"24h"`
 	// Expire is how often the sweeper looks for jobs past their expiry.
 	Expire time.Duration `mapstructure:"expire" default:"5s" min:"100ms" max:"1h"`
-	// MissingPayloadGrace is how long a job whose payload is missing is retried before it is discarded.
+	// MissingPayloadGrace is how long a job whose payload is missing is put off before it is discarded.
 	MissingPayloadGrace time.Duration `mapstructure:"missing_payload_grace" default:"1m" min:"1s" max:"24h"`
 }
 

@@ -32,9 +32,10 @@ func demoCommand(a *app) *cobra.Command {
 		Long: "Start two worker processes and a sweeper process, give them a job for every file\n" +
 			"below a folder, kill one worker while it runs jobs, and account for every job.\n\n" +
 			"Uses WEIR_POSTGRES_URL and WEIR_REDIS_URL when they are set, in a schema of its\n" +
-			"own that is dropped afterwards; else private servers that are gone afterwards.\n" +
+			"own that is dropped afterwards (not with --keep); else private servers that are\n" +
+			"gone afterwards.\n" +
 			"With --json the figures are one line on stdout, and progress goes to stderr.\n" +
-			"Exit code 1 if a job was lost.",
+			"Exit code 1 if a job was lost, or if none was recovered.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := untilStopped(cmd.Context())

@@ -90,8 +90,8 @@ func (c *Client) missing(ctx context.Context, ids []job.ID) (errs []error) {
 	return errs
 }
 
-// Retry makes a job due now: one that was discarded, cancelled or expired, under the same id and with its attempts, or one
-// that waits for a retry or for its time. For a job that is due already nothing changes. The error is ErrNotFound if
+// Retry makes a job due now: one that was discarded, cancelled or expired, under the same id and with all its attempts
+// anew, or one that waits for a retry or for its time. For a job that is due already nothing changes. The error is ErrNotFound if
 // there is no such job and a *StateError if it runs or has completed.
 func (c *Client) Retry(ctx context.Context, id job.ID) error {
 	if err := c.enter(); err != nil {

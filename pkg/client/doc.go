@@ -11,8 +11,9 @@
 // # When the outcome is unknown
 //
 // A connection may break after a job was sent and before the answer came. Then the error is an [*UnknownError]: the job
-// may be there or not. Enqueueing it again with the id from the error, in job.Options.ID, is safe at any time: an id
-// that exists already changes nothing. Every other error means that nothing was stored.
+// may be there or not. Enqueueing it again with the id from the error, in job.Options.ID, is safe: an id that exists
+// already changes nothing, whatever has become of its job, for as long as the log is kept (job.Options.ID). Every other
+// error means that nothing was stored.
 //
 // # Time
 //

@@ -19,7 +19,7 @@ type Filter struct {
 	Kind  string
 	State job.State
 	Tag   string
-	// Since takes jobs enqueued at most so long ago, on the database clock.
+	// Since takes jobs enqueued at most so long ago, on the database clock, by the times in their ids.
 	Since time.Duration
 }
 

@@ -32,7 +32,7 @@ const (
 
 // FieldError reports a value that Weir refuses, before anything was sent.
 type FieldError struct {
-	Field string // as in Options, or "args", "payload", "kind", "queue", "id"
+	Field string // as in Options, Filter or Config, or what the call is about: "args", "payload", "kind", "queue", "id", …
 	Got   string // what was given, shortened; never a payload's content
 	Limit string // what would be accepted
 	Index int    // position in EnqueueMany's slice; 0 for a single job

@@ -16,7 +16,9 @@ const NoRetry = 1
 // Options says what is special about a job. The zero value of each field means "the default": that of the args type,
 // else Weir's. Where several Options apply, a later non-zero field wins.
 type Options struct {
-	// ID is the job's id. Zero means a new one. Enqueueing an id again, at any time, changes nothing.
+	// ID is the job's id. Zero means a new one. Enqueueing an id again changes nothing for as long as the log is kept: at
+	// least the retention of completed jobs (24 h by default), counted from the time in the id. At most 10 min in the future
+	// on the database clock.
 	ID ID
 	// Queue is the lane in which the job waits. Zero means "default".
 	Queue string

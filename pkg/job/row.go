@@ -36,11 +36,12 @@ type Row struct {
 	Attempts    []Attempt         `json:"attempts,omitempty"`
 }
 
-// Attempt is one attempt that failed or was interrupted. Attempts that completed leave the outcome instead.
+// Attempt is one attempt that failed or was interrupted by a crash. One that completed leaves the outcome instead; a snooze,
+// and a release after which the job goes on, leave nothing.
 type Attempt struct {
 	Attempt   int       `json:"attempt"`
 	Fence     int       `json:"fence"`
-	Outcome   string    `json:"outcome"` // failed, timed out, snoozed, discarded, cancelled, crashed, released
+	Outcome   string    `json:"outcome"` // failed, timed out, discarded, cancelled, crashed, or released (and cancelled meanwhile)
 	Error     string    `json:"error,omitempty"`
 	Stack     string    `json:"stack,omitempty"`
 	Session   ID        `json:"session,omitzero"`

@@ -5,11 +5,11 @@ type State string
 
 // The states of a job.
 const (
-	Scheduled State = "scheduled" // waits for its first time
+	Scheduled State = "scheduled" // waits for its time, no attempt used yet
 	Available State = "available" // due: a worker with a free slot may claim it
 	Running   State = "running"   // claimed by a session
 	Blocked   State = "blocked"   // due, but a key it needs is held
-	Retrying  State = "retrying"  // waits after a failed attempt or a snooze
+	Retrying  State = "retrying"  // waits for its time after an attempt that counts
 	Completed State = "completed"
 	Discarded State = "discarded" // out of attempts, or given up by its handler
 	Cancelled State = "cancelled"
@@ -82,7 +82,7 @@ const (
 	Release  Event = "release" // given back unfinished
 	Recover  Event = "recover" // its session died
 	Expire   Event = "expire"
-	Revive   Event = "revive" // retried by hand from dead
+	Revive   Event = "revive" // retried by hand when it had ended
 )
 
 // Transition is one allowed change.
@@ -92,7 +92,8 @@ type Transition struct {
 	To   State
 }
 
-// Transitions is the whole table: what is not in it cannot happen. The SQL is tested against it.
+// Transitions is the whole table: what is not in it cannot happen. The SQL is tested against it. A job that waits and is
+// retried by hand comes due. A change to Scheduled or Retrying without a wait comes due at once, and is seen as Available.
 var Transitions = []Transition{
 	{"", Enqueue, Available},
 	{"", Enqueue, Scheduled},
@@ -110,7 +111,7 @@ var Transitions = []Transition{
 	{Running, Release, Scheduled},
 	{Running, Release, Retrying},
 	{Running, Recover, Available},
-	{Running, Recover, Scheduled}, // second crash: 15 s later
+	{Running, Recover, Scheduled}, // second crash: 15 s later; Retrying if attempts were used
 	{Running, Recover, Retrying},
 	{Running, Recover, Discarded}, // third crash
 	{Running, Recover, Cancelled}, // cancelled while its process died

@@ -112,7 +112,7 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}
-	out, err := readClaimed(rows)
+	out, err := readClaimed(rows, req.total())
 	if err != nil {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}
@@ -120,14 +120,21 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 	return out, s.addKept(ctx, &out)
 }
 
-// readClaimed reads the whole answer and the end of the statement before it returns anything.
-func readClaimed(rows pgx.Rows) (Claimed, error) {
+// readClaimed reads the whole answer, at most some wanted jobs, and the end of the statement before it returns anything.
+func readClaimed(rows pgx.Rows, wanted int) (Claimed, error) {
 	defer rows.Close()
-	var out Claimed
+	var (
+		out Claimed
+		r   claimRow
+	)
+	targets := r.targets()
 	for rows.Next() {
-		var r claimRow
-		if err := rows.Scan(r.targets()...); err != nil {
+		r = claimRow{}
+		if err := rows.Scan(targets...); err != nil {
 			return Claimed{}, err
+		}
+		if out.Jobs == nil && r.id.Valid {
+			out.Jobs = make([]job.Row, 0, min(wanted, 2048))
 		}
 		switch {
 		case !r.id.Valid:

@@ -28,7 +28,7 @@ type Completion struct {
 
 // Finish writes completions in one statement, durably. It returns the ids that were accepted; one that is missing was
 // fenced off: its claim had ended, and nothing of it was written. An error says nothing about which were written, and
-// sending them again is safe: what was written is fenced off then, and Outcome tells.
+// sending them again is safe: what was written is fenced off then, and Outcomes tells.
 func (s *Store) Finish(ctx context.Context, session job.ID, done []Completion) (map[job.ID]bool, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -66,7 +66,7 @@ func readIDs(rows pgx.Rows, n int) (map[job.ID]bool, error) {
 // Failure is an attempt that ended without completing.
 type Failure struct {
 	Held
-	Outcome string        // the word in attempts: failed, timed out, snoozed…; "" leaves no row there
+	Outcome string        // the word in attempts: failed, timed out…; Retry leaves no row there for ""
 	Error   string        // sanitised here
 	Stack   string        // sanitised here
 	Ran     time.Duration // how long the handler ran

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,7 +58,7 @@ func (a *attempts) watch(cfg *worker.Config) {
 	cfg.Middleware = append([]worker.Middleware{a.measure}, cfg.Middleware...)
 	theirs := cfg.OnFinish
 	cfg.OnFinish = func(ctx context.Context, row job.Row, err error, next worker.Next) {
-		a.total.WithLabelValues(row.Queue, row.Kind, outcome(err, next)).Inc()
+		a.total.WithLabelValues(row.Queue, row.Kind, outcome(next)).Inc()
 		if theirs != nil {
 			theirs(ctx, row, err, next)
 		}
@@ -75,15 +74,14 @@ func (a *attempts) measure(ctx context.Context, row *job.Row, next func(context.
 	return next(ctx)
 }
 
-func outcome(err error, next worker.Next) string {
-	var snooze *job.SnoozeError
-	switch {
-	case next.State == job.Available:
+func outcome(next worker.Next) string {
+	switch next.State {
+	case job.Available:
 		return "released"
-	case next.State == job.Retrying && errors.As(err, &snooze):
+	case job.Scheduled:
 		return "snoozed"
-	case next.State == job.Retrying:
+	case job.Retrying:
 		return "retried"
 	}
-	return string(next.State) // completed, discarded, cancelled, expired
+	return string(next.State) // completed, discarded, cancelled
 }

@@ -81,8 +81,12 @@ func TestAKindWithSlotsKeepsNobodyElseWaiting(t *testing.T) {
 	u := r.run(w)
 	receive(t, g.started, "start")
 	receive(t, g.started, "start")
-	r.reaches(r.add(other{}), job.Completed)
+	begun := time.Now()
 	r.await("no more of the kind is held than runs", func() bool { return u.Stats().Held == 2 })
+	if took := time.Since(begun); took > 900*time.Millisecond { // a second is when what has stalled is given back
+		t.Errorf("that took %v", took)
+	}
+	r.reaches(r.add(other{}), job.Completed)
 	if n := r.count("SELECT count(*) FROM %s.live WHERE state = 0 AND attempt <> 0"); n != 0 {
 		t.Errorf("%d attempts were counted", n)
 	}

@@ -259,6 +259,55 @@ func TestAHintThatComesAtTheCloseIsPassedOn(t *testing.T) {
 	close(g.free)
 }
 
+// The last claim hangs while Run is told to end: a hint that was taken before is passed on, and one that comes after is
+// for others from the start.
+func TestAHintThatComesDuringTheLastClaimIsPassedOn(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]bool{"taken before": true, "comes after": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := setup(t, testenv.RedisReal)
+			first := r.start(newGate().handle, longPoll)
+			r.settled(first)
+			second := on(t, testenv.RedisReal, r.pool, r.namespace)
+			s := make(starts, 1)
+			second.settled(second.start(s.handle, longPoll))
+			release := r.holdClaims()
+			if err := r.Wake(t.Context(), "default"); err != nil {
+				t.Fatal(err)
+			}
+			r.await("a claim waits", func() bool {
+				return r.count("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '%s.kinds'::regclass") > 0
+			})
+			if before {
+				r.add(task{}) // after the claim's time: not for it
+			}
+			first.stop()
+			if !before {
+				r.add(task{})
+			}
+			release()
+			begun := time.Now()
+			if took := receive(t, s, "start").Sub(begun); took > 3*time.Second {
+				t.Errorf("it started %v later", took)
+			}
+		})
+	}
+}
+
+// holdClaims makes claims wait until release is called. Enqueueing goes on.
+func (r *rig) holdClaims() (release func()) {
+	r.t.Helper()
+	tx, err := r.pool.Begin(context.Background())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := tx.Exec(context.Background(), "LOCK TABLE "+r.namespace+".kinds IN ACCESS EXCLUSIVE MODE"); err != nil {
+		r.t.Fatal(err)
+	}
+	return func() { _ = tx.Rollback(context.Background()) }
+}
+
 func TestAWorkerIsRefusedItsContradictions(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "none")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirq/weir/pkg/coord"
@@ -40,10 +41,13 @@ type dispatcher struct {
 	due        time.Time // local time of the next own timer; zero: none
 
 	pollAt   time.Time     // local
+	relies   bool          // pollAt is far since a sweeper and Redis were up when it was set
+	unlisted atomic.Bool   // Redis did not take our registration: no hint will come
 	dbOffset time.Duration // database clock minus local clock, from the last claim
 	errors   int
 	busy     bool // the last claim came back full
 	full     bool // there was no room for a claim: wait for a slot, not for a poll that is due
+	deaf     bool // a lane without a free slot stood in no idle set when the last claim was made
 	passedOn time.Time
 	passOwed []coord.Hint // queues that had more, not announced yet: passedOn was too recent
 
@@ -124,7 +128,7 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	d.deliver(s, got)
-	d.setHungry(d.leftOut(each, got))
+	d.setHungry(d.deaf || d.leftOut(each, got))
 	if d.busy = d.isFull(got); d.busy {
 		d.owePass(got)
 		d.passOn(ctx)
@@ -163,6 +167,7 @@ func (d *dispatcher) slotFreed() {
 
 // claim runs the statement and keeps the cursors.
 func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total int, poll bool) (pgstore.Claimed, error) {
+	begun, failed := time.Now(), d.errors > 0
 	kinds := d.claimKinds()
 	d.applyLowers()
 	if poll {
@@ -197,7 +202,7 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 	got.Scans, got.Held = byLane(got.Scans, order), byLane(got.Held, order)
 	d.mark.claimed(starts, got, d.lastPositions(got), poll)
 	if poll {
-		d.pollAt = time.Now().Add(jitter(d.pollEvery()))
+		d.pollAt = time.Now().Add(d.nextPoll(failed || time.Since(begun) > stalledClaim))
 		d.w.stats.lastPoll.Store(time.Now().UnixNano())
 	}
 	return got, nil

@@ -12,7 +12,7 @@ import (
 // EventType says what happened.
 type EventType string
 
-// The events. Each carries the row as it was claimed and what will happen next.
+// The events. Each carries the row as it was claimed, and each that ends an attempt what will happen next.
 const (
 	EventClaimed   EventType = "claimed"
 	EventCompleted EventType = "completed"
@@ -31,8 +31,8 @@ const (
 type Event struct {
 	Type EventType
 	Row  job.Row
-	Err  error
-	Next Next
+	Err  error     // why; nil if nothing is wrong
+	Next Next      // zero for claimed, timing out and error: nothing is decided
 	At   time.Time // local clock
 }
 

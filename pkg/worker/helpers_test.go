@@ -61,7 +61,9 @@ func setup(t testing.TB, mode testenv.RedisMode) *rig {
 // on returns a rig on a pool and a namespace that another rig may share, as another process does.
 func on(t testing.TB, mode testenv.RedisMode, pool *pgxpool.Pool, namespace string) *rig {
 	t.Helper()
-	c, err := client.New(pool, client.Config{Namespace: namespace, Redis: testenv.RedisClient(t, mode)})
+	// A machine that is busy with other tests must not lose hints: here they are what is tested.
+	cfg := client.Config{Namespace: namespace, Redis: testenv.RedisClient(t, mode), RedisTimeout: 2 * time.Second}
+	c, err := client.New(pool, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,8 +253,6 @@ func (l *log) all() []string {
 	defer l.mu.Unlock()
 	return append([]string(nil), l.lines...)
 }
-
-func (l *log) len() int { return len(l.all()) }
 
 // gate is a handler that tells of its start and waits to be let go, or for its context.
 type gate struct {

@@ -17,6 +17,9 @@ import (
 	"github.com/weirq/weir/pkg/worker"
 )
 
+// by is the key of a value that middleware hands on.
+type by struct{}
+
 func TestMiddlewareWrapsFromTheWorkersToTheHandlers(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "none")
@@ -26,14 +29,14 @@ func TestMiddlewareWrapsFromTheWorkersToTheHandlers(t *testing.T) {
 			order.add("%s in", name)
 			row.Payload = []byte(`{"note":"` + name + `"}`) // as one that decrypts
 			row.Fence, row.ID = 0, job.ID{}                 // and one that should not
-			err := next(context.WithValue(ctx, "by", name)) //nolint:staticcheck // a test's key
+			err := next(context.WithValue(ctx, by{}, name))
 			order.add("%s out: %v", name, err)
 			return err
 		}
 	}
 	w := r.worker(func(c *worker.Config) { c.Middleware = []worker.Middleware{named("first"), named("second")} })
 	worker.Handle(w, func(ctx context.Context, j *worker.Job[task]) error {
-		order.add("handler, %s, %s", ctx.Value("by"), j.Args.Note)
+		order.add("handler, %s, %s", ctx.Value(by{}), j.Args.Note)
 		panic("boom")
 	}, worker.HandlerOptions{Middleware: []worker.Middleware{named("third")}})
 	r.run(w)

@@ -15,6 +15,9 @@ const maxFlush = 1000
 // flushers is how many statements of results may be under way.
 const flushers = 2
 
+// slowFlush is how long a flush may take before the next one waits no longer for it.
+const slowFlush = 500 * time.Millisecond
+
 // decision is a verdict on its way to the database.
 type decision struct {
 	t     *task
@@ -31,7 +34,7 @@ type results struct {
 	change  *sync.Cond
 	pending []*decision
 	flying  int  // decisions in flushes that are under way
-	busy    int  // flushes under way
+	busy    int  // flushes under way for which the next one waits
 	closed  bool // no more will come: flushers end when nothing is pending
 	giveUp  bool // stop trying: what cannot be written now is lost to us
 	lost    int  // given up
@@ -77,13 +80,25 @@ func (r *results) run(ctx context.Context) {
 		if batch == nil {
 			return
 		}
+		// A row that somebody's open transaction has locked can hold a flush up for a minute, with all its tries: what came
+		// since must not wait for half a batch to gather.
+		slow := time.AfterFunc(slowFlush, func() { r.land(1, 0) })
 		r.write(ctx, batch)
-		r.mu.Lock()
-		r.busy--
-		r.flying -= len(batch)
-		r.mu.Unlock()
-		r.change.Broadcast()
+		if slow.Stop() {
+			r.land(1, len(batch))
+		} else {
+			r.land(0, len(batch))
+		}
 	}
+}
+
+// land takes flushes and decisions out of the counts and lets those who wait look again.
+func (r *results) land(flushes, decisions int) {
+	r.mu.Lock()
+	r.busy -= flushes
+	r.flying -= decisions
+	r.mu.Unlock()
+	r.change.Broadcast()
 }
 
 func (r *results) next() []*decision {

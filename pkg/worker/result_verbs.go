@@ -188,7 +188,7 @@ func (r *results) flush(deadline time.Time) int {
 	defer stop.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.pending) > 0 || r.busy > 0 {
+	for len(r.pending) > 0 || r.flying > 0 {
 		r.change.Wait()
 	}
 	return r.lost

@@ -16,7 +16,11 @@ import (
 // Run claims and runs jobs until ctx ends, then closes: what has not started is given back, running handlers get
 // Config.Grace, then their contexts end with job.ErrShutdown and what returns is released without counting the attempt.
 // It returns nil after a clean end, *UnflushedError if results could not be written, and blocks until all it started is
-// gone, except handlers that ignore their context. Trouble with Postgres or Redis does not end it. Run can be called once.
+// gone, except handlers that ignore their context. Trouble with Postgres or Redis does not end it.
+//
+// Run can be called once: a second call returns ErrRunning, one after the first has ended ErrClosed. Without a handler it
+// returns an error at once. A handler whose args go to a queue that is not served here is a warning in the log: a call may name
+// another queue.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -91,6 +95,9 @@ func (w *Worker) connect(ctx context.Context) error {
 		}
 		lease = own(direct, 1)
 	}
+	// pgxpool pings what was idle for a second, which doubles the time of a renewal over a slow link. One that meets a dead
+	// connection is sent again soon.
+	lease.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	renew, err := pgxpool.NewWithConfig(ctx, lease)
 	if err != nil {
 		work.Close()

@@ -113,8 +113,9 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 		return nil
 	}
 	busy, slots := w.lanes.busy()
-	// A renewal that hangs must not keep the next from being tried on a fresh connection.
-	limit, cancel := context.WithTimeout(ctx, max(w.cfg.Lease/3, time.Second))
+	// A renewal that hangs must not keep the next from being tried on a fresh connection; but one whose answer takes its
+	// time has been accepted. Half a lease leaves room for both: a link that is slow by 0.4 of a lease costs no session.
+	limit, cancel := context.WithTimeout(ctx, max(w.cfg.Lease/2, time.Second))
 	defer cancel()
 	sent := time.Now()
 	changes, err := w.renewal.Renew(limit, s.id, pgstore.Renewal{
@@ -212,8 +213,12 @@ func (w *Worker) drop(t *task, why error) {
 	w.events.send(Event{Type: EventLeaseLost, Row: t.row, Err: why, Next: Next{State: job.Available, WillRetry: true}})
 }
 
-// sweeperLives reports whether hints for delayed and lost jobs come from a sweeper, over Redis.
+// sweeperLives reports whether hints for delayed and lost jobs come from a sweeper, over Redis. One that is out of memory is
+// up and refuses our registration: then they come to others.
 func (w *Worker) sweeperLives() bool {
+	if w.disp.unlisted.Load() {
+		return false
+	}
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
 	return w.session.sweeper && w.bus.Enabled() && w.bus.Healthy() && time.Since(w.session.sent) < w.cfg.Lease

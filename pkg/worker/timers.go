@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/weirq/weir/pkg/pgstore"
@@ -16,6 +17,32 @@ func (d *dispatcher) pollEvery() time.Duration {
 		return pollWithSweeper
 	}
 	return pollAlone
+}
+
+// stalledClaim is how long a claim takes that was held up together with those of others.
+const stalledClaim = 500 * time.Millisecond
+
+// nextPoll is how long to the next poll. A stall of the database ends for a whole fleet at once, and a little jitter
+// keeps its polls together for many rounds: after one they are spread over the whole interval.
+func (d *dispatcher) nextPoll(stalled bool) time.Duration {
+	every := d.pollEvery()
+	d.relies = d.w.cfg.Poll == 0 && every == pollWithSweeper
+	if stalled {
+		return rand.N(every) + time.Millisecond
+	}
+	return jitter(every)
+}
+
+// reviewEvery is how often a sleeper that relies on hints asks itself whether they can still come.
+const reviewEvery = time.Second
+
+// reviewPoll brings a poll nearer that was put off since a sweeper and Redis were up, when they are not any more. All
+// workers of a fleet see that at once: they spread over the shorter interval.
+func (d *dispatcher) reviewPoll() {
+	if d.relies && !d.w.sweeperLives() {
+		d.relies = false
+		d.pollAt = earlier(d.pollAt, time.Now().Add(rand.N(pollAlone)))
+	}
 }
 
 // armNext remembers when the next job comes due, unless a sweeper announces it: a fleet of timers would wake everyone.
@@ -69,8 +96,37 @@ const fullLook = 100 * time.Millisecond
 
 // sleep waits for the flag, a timer of its own, a probe or the poll.
 func (d *dispatcher) sleep(ctx context.Context) {
+	for {
+		d.reviewPoll()
+		until, pending := d.sleepUntil()
+		if pending {
+			return
+		}
+		next := until
+		if d.relies {
+			next = earlier(until, time.Now().Add(reviewEvery))
+		}
+		timer := time.NewTimer(max(time.Until(next), 0))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-d.wake:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if next.Equal(until) {
+			return
+		}
+	}
+}
+
+// sleepUntil returns when to look again if nothing happens, and whether something has.
+func (d *dispatcher) sleepUntil() (until time.Time, pending bool) {
 	d.mu.Lock()
-	until := d.pollAt
+	defer d.mu.Unlock()
+	until = d.pollAt
 	switch {
 	case d.full:
 		until = time.Now().Add(fullLook)
@@ -85,16 +141,5 @@ func (d *dispatcher) sleep(ctx context.Context) {
 			until = p.next
 		}
 	}
-	pending := d.pending
-	d.mu.Unlock()
-	if pending {
-		return
-	}
-	timer := time.NewTimer(max(time.Until(until), 0))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-d.wake:
-	case <-timer.C:
-	}
+	return until, d.pending
 }

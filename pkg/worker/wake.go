@@ -254,6 +254,7 @@ func (d *dispatcher) lookAtAll() {
 // register puts this worker into the idle sets before the claim that may precede sleeping. Under load, when claims come
 // back full, it is left out: such a worker does not sleep. It returns false if it was left out.
 func (d *dispatcher) register(ctx context.Context, poll bool) bool {
+	d.deaf = false
 	if !d.w.bus.Enabled() {
 		return true
 	}
@@ -264,6 +265,9 @@ func (d *dispatcher) register(ctx context.Context, poll bool) bool {
 	var idle []coord.Idle
 	d.mu.Lock()
 	for lane, n := range d.w.lanes.all {
+		// With a prefetch a lane is asked for jobs though its slots are in use. When none come no hint can reach it: the
+		// slot that is freed must wake us, to register.
+		d.deaf = d.deaf || free[lane] == 0 && !d.registered[lane]
 		if free[lane] > 0 && (poll || !d.registered[lane]) {
 			idle = append(idle, coord.Idle{Queue: n.name, Free: free[lane]})
 			// Before the call, not after it: a hint may pop us again before the answer is here, and a mark set after that
@@ -281,9 +285,11 @@ func (d *dispatcher) register(ctx context.Context, poll bool) bool {
 		for _, i := range idle {
 			d.registered[d.laneOf(i.Queue)] = false
 		}
+		d.unlisted.Store(true)
 		d.w.trouble("redis", err)
 		return true // polls and local timers carry on
 	}
+	d.unlisted.Store(false)
 	d.w.recovered("redis")
 	return true
 }

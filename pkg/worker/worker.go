@@ -20,8 +20,8 @@ import (
 // Queue is a lane of this process.
 type Queue struct {
 	Name   string
-	Slots  int // jobs of this queue that run at once
-	Weight int // share when Concurrency binds; zero means 1
+	Slots  int // jobs of this queue that run at once, 1 to 100,000
+	Weight int // share when Concurrency binds, up to 1,000; zero means 1
 }
 
 // Config tunes a Worker. The zero value serves the queue "default" with 50 slots.
@@ -30,18 +30,18 @@ type Config struct {
 	Queues []Queue
 	// Concurrency caps the jobs of all queues that run at once. Zero means the sum of their slots.
 	Concurrency int
-	// Lease is how long a silent process keeps its jobs before the sweeper gives them to another. Zero means 15s;
-	// below 3s New returns an error.
+	// Lease is how long a silent process keeps its jobs before the sweeper gives them to another (database clock). Zero
+	// means 15s; below 3s and above 1h New returns an error.
 	Lease time.Duration
-	// Renew is how often the lease is renewed, at most Lease/3. Zero means Lease/5.
+	// Renew is how often the lease is renewed, ± 10 %, from 10ms to Lease/3. Zero means Lease/5.
 	Renew time.Duration
-	// Poll is how often an idle worker looks for jobs that no hint announced, ± 10 %. Zero means 30s while a sweeper
-	// and Redis are up, else 5s.
+	// Poll is how often an idle worker looks for jobs that no hint announced, ± 10 %, at least 10ms. Zero means 30s while
+	// a sweeper and Redis are up, else 5s.
 	Poll time.Duration
-	// Grace is how long running handlers may go on after Run's context has ended. Zero means 30s.
+	// Grace is how long running handlers may go on after Run's context has ended. Zero means 30s; 1ns is none.
 	Grace time.Duration
 	// ExitsBy is how long after Run's context has ended this process will be gone for certain: what still runs then is
-	// given to others 2 s later. Zero means Grace + Lease.
+	// given to others 2 s later. At least Grace. Zero means Grace + Lease.
 	ExitsBy time.Duration
 	// Abandon leaves handlers that do not return to the lease, instead of releasing their jobs at ExitsBy.
 	Abandon bool
@@ -49,7 +49,8 @@ type Config struct {
 	Timeout time.Duration
 	// ResultRetryFor is how long a result that cannot be written is tried again. Zero means 10m.
 	ResultRetryFor time.Duration
-	// MissingPayloadGrace is how long a job whose log row is missing is put off before it is discarded. Zero means 1m.
+	// MissingPayloadGrace is how long a job whose log row is missing is put off before it is discarded, counted from when
+	// this process first met it. Zero means 1m.
 	MissingPayloadGrace time.Duration
 	// LeaseURL is a connection string for renewals, past a pooler. Empty means the client's.
 	LeaseURL string
@@ -57,20 +58,21 @@ type Config struct {
 	Middleware []Middleware
 	// OnError is called for every attempt that failed, timed out, was cancelled or lost its lease, OnFinish for every
 	// attempt, also those that were snoozed or released; err is nil if it completed. They are called once, synchronously,
-	// in the handler's goroutine and with its context's values, before the result is written: a slow hook holds a slot.
+	// in the handler's goroutine (in another if that did not return) and with its context's values, before the result is
+	// written: a slow hook holds a slot.
 	// After FinishTx it is the goroutine that looks up what the transaction came to. OnError alone is also told of a job
 	// that ends without an attempt, its payload being gone, and of a result that the database refuses.
 	OnError  func(ctx context.Context, row job.Row, err error, next Next)
 	OnFinish func(ctx context.Context, row job.Row, err error, next Next)
-	// Sweep runs a sweeper in this process; Sweeper tunes it.
+	// Sweep runs a sweeper in this process, while Run does; Sweeper tunes it.
 	Sweep   bool
 	Sweeper sweeper.Config
-	// Version is shown beside the process. Logger defaults to the client's.
+	// Version is shown beside the process, Sweeper.Version beside its sweeper. Logger defaults to the client's.
 	Version string
 	Logger  *slog.Logger
 }
 
-// Errors of Run and Drain.
+// Errors of Run and Drain: one of them is active already; Run has ended; the time of a drain is over.
 var (
 	ErrRunning      = errors.New("worker: runs already")
 	ErrClosed       = errors.New("worker: was closed")

@@ -78,7 +78,7 @@ func (h *handlers) do(ctx context.Context, j *worker.Job[work]) error {
 	case doDeaf:
 		ctx = context.WithoutCancel(ctx)
 	}
-	err := await(ctx, j.Args)
+	err := h.await(ctx, j.Args)
 	switch {
 	case j.Args.Do == doFail && err == nil:
 		return job.Discard(errors.New("told to fail"))
@@ -90,8 +90,8 @@ func (h *handlers) do(ctx context.Context, j *worker.Job[work]) error {
 	return err
 }
 
-// await waits for its time and its gate, or the end of ctx.
-func await(ctx context.Context, w work) error {
+// await waits for its time and its gate, or the end of ctx. A gate can be opened for one process alone.
+func (h *handlers) await(ctx context.Context, w work) error {
 	timer := time.NewTimer(w.For)
 	defer timer.Stop()
 	select {
@@ -105,8 +105,10 @@ func await(ctx context.Context, w work) error {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {
-		if _, err := os.Stat(w.Gate); err == nil {
-			return nil
+		for _, name := range []string{w.Gate, w.Gate + "." + h.ledger.process} {
+			if _, err := os.Stat(name); err == nil {
+				return nil
+			}
 		}
 		select {
 		case <-look.C:

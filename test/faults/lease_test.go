@@ -4,6 +4,7 @@ package faults_test
 
 import (
 	"net/url"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -32,24 +33,26 @@ func (r *rig) proxy() *proxy {
 	return newProxy(r.t, u.Host)
 }
 
-// B19: healthy, only slow: a handler of four times the lease, one whose renewals all take a quarter of the lease, and one
-// that never lets go of its only processor. Short: a lease of 3 s and 12 s of work instead of 15 s and 60 s.
+// B19: healthy, only slow: a handler of four times the lease, one whose renewals all take 0.4 of the lease, and one
+// that never lets go of its only processor. Short: a lease of 3 s and 12 s of work (the slow one: 6 s and 24 s) instead of
+// 15 s and 60 s.
 func TestAHandlerLongerThanItsLeaseRunsOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.sweeper("sweeper")
 	r.worker("plain", serving("plain", 4))
 	slow := r.proxy()
-	r.worker("slow", serving("slow", 4), func(s *spec) { s.Postgres = through(t, r.url, slow) })
+	slowLease := pick(2*lease(), lease()) // its renewals are more than a second apart, as they are by default
+	r.worker("slow", serving("slow", 4), func(s *spec) { s.Postgres, s.Lease = through(t, r.url, slow), slowLease })
 	r.startBusy()
-	for _, queue := range []string{"plain", "slow"} {
-		r.enqueueMany(2, work{For: 4 * lease()}, job.Options{Queue: queue})
-	}
+	r.enqueueMany(2, work{For: 4 * lease()}, job.Options{Queue: "plain"})
+	r.enqueueMany(2, work{For: 4 * slowLease}, job.Options{Queue: "slow"})
 	r.enqueue(work{Do: doSpin, For: 4 * lease()}, job.Options{Queue: "busy"})
 	r.awaitEvents(20*time.Second, 5, started)
-	slow.delay(lease() / 4)
-	r.awaitEmpty(10 * lease())
+	slow.delay(2 * slowLease / 5)
+	pause(4 * slowLease)
 	slow.delay(0)
+	r.awaitEmpty(10 * lease())
 	r.check(audit{})
 	r.allAlive()
 }
@@ -90,12 +93,18 @@ func TestAFrozenWorkerIsRefusedAndGoesOnWithANewSession(t *testing.T) {
 	if took, most := again.last().Sub(stopped), recoverBound(s); took > most {
 		t.Errorf("its jobs ran elsewhere after %v, at most %v", took, most)
 	}
-	open()
-	r.awaitEmpty(10 * time.Second)
+	// Its handlers return the moment it goes on, while the jobs are still running elsewhere.
+	must(t, os.WriteFile(gate+".frozen", nil, 0o600))
 	frozen.signal(syscall.SIGCONT)
-	r.awaitEvents(10*time.Second, 10, ended, "frozen") // its handlers end well, each with a result
+	r.awaitEvents(10*time.Second, 10, ended, "frozen") // well, each with a result
 	testenv.Eventually(t, 10*time.Second, func() bool { return r.sessionOf("frozen") != "" && r.sessionOf("frozen") != session },
 		"it has no new session")
+	pause(time.Second)
+	if n := r.count("SELECT count(*) FROM weir.live WHERE state = 1"); n != 10 {
+		t.Errorf("%d jobs are still running, want 10: late results of the frozen process were taken", n)
+	}
+	open()
+	r.awaitEmpty(10 * time.Second)
 	other.stop()
 	r.enqueueMany(10, work{})
 	r.awaitEmpty(15 * time.Second)

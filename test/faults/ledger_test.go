@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func (l *ledger) note(e event) {
 	}
 }
 
-// account is what all ledgers of a test say.
+// account is what all ledgers of a test say, in the order of time.
 type account []event
 
 func readLedgers(t *testing.T, dir string) account {
@@ -93,6 +94,7 @@ func readLedgers(t *testing.T, dir string) account {
 		}
 		_ = f.Close()
 	}
+	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
 	return all
 }
 

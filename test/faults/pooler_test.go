@@ -43,6 +43,20 @@ func (l *record) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
+// lines returns those that hold what, each with the three that follow: Postgres tells there whose fault it is.
+func (l *record) lines(what string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	all := strings.Split(l.text.String(), "\n")
+	for i, line := range all {
+		if strings.Contains(line, what) {
+			out = append(out, all[i:min(i+4, len(all))]...)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
 func startLogging(t *testing.T, log *record, settings map[string]string) *embedded.Postgres {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
