@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -117,8 +118,14 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}
 	sortClaimed(out.Jobs, names)
-	return out, s.addKept(ctx, &out)
+	if err := s.addKept(ctx, &out); err != nil {
+		return Claimed{}, fmt.Errorf("%w: %w", ErrHalfRead, err)
+	}
+	return out, nil
 }
+
+// ErrHalfRead reports a claim that was committed and whose payloads could not all be read: the session holds the jobs.
+var ErrHalfRead = errors.New("pgstore: claimed, but not all payloads could be read")
 
 // readClaimed reads the whole answer, at most some wanted jobs, and the end of the statement before it returns anything.
 func readClaimed(rows pgx.Rows, wanted int) (Claimed, error) {

@@ -288,8 +288,8 @@ func (d *dispatcher) leftOut(each []int, got pgstore.Claimed) bool {
 
 // afterError waits a little, at most a second, and sees to what the error may have left behind.
 func (d *dispatcher) afterError(ctx context.Context, err error) {
-	if pgstore.IsUnknown(err) {
-		d.reconcileSoon() // it may have been committed: read back what this session holds
+	if pgstore.IsUnknown(err) || errors.Is(err, pgstore.ErrHalfRead) {
+		d.reconcileSoon() // it may have been committed, or was: read back what this session holds
 	}
 	if ctx.Err() != nil {
 		return

@@ -84,8 +84,11 @@ func (w *Worker) live() *session {
 
 // keepSession renews until ctx ends.
 func (w *Worker) keepSession(ctx context.Context) {
-	for {
+	for first := true; ; first = false {
 		wait := jitter(w.cfg.Renew)
+		if first {
+			wait = rand.N(w.cfg.Renew) // a fleet that was started together does not stay in step
+		}
 		if w.renewOnce(ctx) != nil {
 			wait = min(wait, w.cfg.Renew/3) // a lease is short: try soon
 		}

@@ -17,6 +17,7 @@ type proxy struct {
 	listener net.Listener
 	target   string
 	slow     atomic.Int64 // delay of each answer, in ns
+	isShut   atomic.Bool
 
 	mu     sync.Mutex
 	links  map[*link]struct{}
@@ -52,6 +53,14 @@ func (p *proxy) addr() string { return p.listener.Addr().String() }
 // delay makes every answer come so much later.
 func (p *proxy) delay(d time.Duration) { p.slow.Store(int64(d)) }
 
+// shut ends all connections and takes no new ones until open is called.
+func (p *proxy) shut() {
+	p.isShut.Store(true)
+	p.cut()
+}
+
+func (p *proxy) open() { p.isShut.Store(false) }
+
 // cut ends all connections.
 func (p *proxy) cut() {
 	p.mu.Lock()
@@ -81,6 +90,9 @@ func (p *proxy) serve(wg *sync.WaitGroup) {
 			return
 		}
 		far, err := net.Dial("tcp", p.target)
+		if err == nil && p.isShut.Load() {
+			_, err = far.Close(), net.ErrClosed
+		}
 		if err != nil {
 			_ = near.Close()
 			continue
