@@ -26,16 +26,17 @@ func (w *Worker) close(ctx context.Context, grace time.Duration) error {
 	w.disp.reconcileLast(ctx)
 	w.lanes.close()
 	w.giveBack(w.lanes.takeWaiting(func(*task) bool { return false }))
-	if !w.awaitHandlers(grace) {
+	if !w.crew.wait(grace) {
 		w.stopHandlers()
 		limit := min(lateReturn, max(w.cfg.ExitsBy-time.Since(begun)-exitMargin, 100*time.Millisecond))
-		if !w.awaitHandlers(limit) {
+		if !w.crew.wait(limit) {
 			w.giveUpRunning(max(w.cfg.ExitsBy-time.Since(begun), 0) + exitMargin)
 		}
 	}
 	deadline := begun.Add(max(w.cfg.ExitsBy, grace+lateReturn))
 	lost := w.results.flush(later(deadline, time.Now().Add(lateReturn)))
 	if s := w.live(); s != nil {
+		lost += w.tasks.countOf(s) // their handlers have returned, and are in hooks that have not
 		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		if err := w.renewal.CloseSession(limit, s.id); err != nil {
@@ -73,23 +74,6 @@ func (w *Worker) leaveAll(ctx context.Context) {
 	}
 	if err := w.bus.Leave(ctx, w.name(), queues, w.disp.unserved()...); err != nil {
 		w.trouble("redis", err)
-	}
-}
-
-// awaitHandlers waits for all handlers to return, at most limit.
-func (w *Worker) awaitHandlers(limit time.Duration) bool {
-	done := make(chan struct{})
-	go func() { // ends with the last handler; one that never returns keeps it, as it keeps its own goroutine
-		w.handlersWait.Wait()
-		close(done)
-	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
 	}
 }
 

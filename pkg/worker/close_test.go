@@ -200,7 +200,7 @@ func TestAClaimWhoseReplyIsLostAtTheCloseIsGivenBack(t *testing.T) {
 	if err := u.close(); err != nil {
 		t.Error(err)
 	}
-	if n := u.Stats().Orphans; n != 1 {
+	if n := u.Stats().Orphans; n != 1 { // Run has returned: it stands
 		t.Errorf("%d orphans", n)
 	}
 	if row, err := r.Job(t.Context(), id); err != nil || row.State != job.Available || row.Attempt != 0 {

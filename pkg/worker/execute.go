@@ -36,7 +36,7 @@ type task struct {
 
 // run executes t and then whatever may start in its place, until nothing may.
 func (w *Worker) run(t *task) {
-	defer w.handlersWait.Done()
+	defer w.crew.leave()
 	for t != nil {
 		t = w.runOne(t)
 	}
@@ -64,7 +64,7 @@ func (w *Worker) runOne(t *task) (next *task) {
 
 // start runs t in a goroutine of its own.
 func (w *Worker) start(t *task) {
-	w.handlersWait.Add(1)
+	w.crew.join()
 	go w.run(t)
 }
 
@@ -231,10 +231,8 @@ func (w *Worker) overdue(t *task) {
 	w.events.send(Event{Type: EventTimingOut, Row: t.row, Err: job.ErrTimeout})
 	// Give a handler that obeys its context a moment before anything is written.
 	time.AfterFunc(50*time.Millisecond, func() {
-		if t.isDecided() {
-			return
-		}
-		if t.verdicts != nil {
+		// Nor is it after FinishTx: the handler's transaction has the row, and would keep a connection of ours for as long.
+		if t.isDecided() || t.isFinished() || t.verdicts != nil {
 			return
 		}
 		if err := w.claims.TimingOut(context.WithoutCancel(t.session.ctx), t.session.id, []pgstore.Held{t.held()}); err != nil {
@@ -277,6 +275,12 @@ func (t *task) isDecided() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.decided
+}
+
+func (t *task) isFinished() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.finished
 }
 
 // finishTx is Job.FinishTx.

@@ -119,3 +119,33 @@ func TestFinishTxRefusesAResultThatIsTooLarge(t *testing.T) {
 		t.Errorf("error %q", row.Error)
 	}
 }
+
+// After FinishTx the row is locked until the handler's transaction ends. A few such statements would take all connections
+// that claims and results have.
+func TestATimeoutAfterFinishTxDoesNotWaitForTheTransaction(t *testing.T) {
+	t.Parallel()
+	r := setup(t, "none")
+	waiting := make(chan int, 1)
+	u := r.start(func(ctx context.Context, j *worker.Job[task]) error {
+		tx, err := r.pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+		if err := j.FinishTx(ctx, tx, nil); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		<-time.After(200 * time.Millisecond) // by then a handler that ignores its context is shown as timing out
+		waiting <- r.count(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%UPDATE "%s".live%%'`)
+		return tx.Commit(context.WithoutCancel(ctx))
+	})
+	id := r.add(task{}, job.Options{Timeout: 100 * time.Millisecond})
+	if n := receive(t, waiting, "count"); n != 0 {
+		t.Errorf("%d statements wait for the handler's transaction", n)
+	}
+	r.reaches(id, job.Completed)
+	if s := u.Stats(); s.TimingOut != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}

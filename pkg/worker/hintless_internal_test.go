@@ -79,3 +79,15 @@ func TestAWorkerWhoseRegistrationIsRefusedDoesNotRelyOnHints(t *testing.T) {
 		}
 	}
 }
+
+// An idle set that nobody refreshes for two minutes expires, and with it the way for hints.
+func TestAWorkerRegistersBeforeItsIdleSetsAreForgotten(t *testing.T) {
+	t.Parallel()
+	w, err := New(hinted(t, "127.0.0.1:1"), Config{Poll: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.disp.nextPoll(false); got > 90*time.Second {
+		t.Errorf("the next poll, which registers, is in %v", got)
+	}
+}

@@ -227,9 +227,7 @@ func TestAResultThatCannotBeStoredDiscardsItsJobAndNoOther(t *testing.T) {
 	for _, id := range good {
 		r.reaches(id, job.Completed)
 	}
-	if n := u.Stats().Completed; n != 57 {
-		t.Errorf("%d completed", n)
-	}
+	r.await("all are counted", func() bool { s := u.Stats(); return s.Completed == 57 && s.Discarded == 3 })
 	if len(told.all()) != 3 {
 		t.Errorf("OnError was told of %q", told.all())
 	}

@@ -8,9 +8,15 @@ import (
 	"github.com/weirq/weir/pkg/pgstore"
 )
 
+// pollListed is the longest time between two polls with Redis: each registers anew, and an idle set that nobody has
+// refreshed for two minutes is gone, so that no hint finds its workers.
+const pollListed = time.Minute
+
 // pollEvery is how long to the next poll.
 func (d *dispatcher) pollEvery() time.Duration {
 	switch {
+	case d.w.cfg.Poll > 0 && d.w.bus.Enabled():
+		return min(d.w.cfg.Poll, pollListed)
 	case d.w.cfg.Poll > 0:
 		return d.w.cfg.Poll
 	case d.w.sweeperLives():

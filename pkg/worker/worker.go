@@ -35,8 +35,8 @@ type Config struct {
 	Lease time.Duration
 	// Renew is how often the lease is renewed, ± 10 %, from 10ms to Lease/3. Zero means Lease/5.
 	Renew time.Duration
-	// Poll is how often an idle worker looks for jobs that no hint announced, ± 10 %, at least 10ms. Zero means 30s while
-	// a sweeper and Redis are up, else 5s.
+	// Poll is how often an idle worker looks for jobs that no hint announced, ± 10 %, at least 10ms; with Redis a minute
+	// counts as the longest. Zero means 30s while a sweeper and Redis are up, else 5s.
 	Poll time.Duration
 	// Grace is how long running handlers may go on after Run's context has ended. Zero means 30s; 1ns is none.
 	Grace time.Duration
@@ -112,10 +112,10 @@ type Worker struct {
 	events  events
 	stats   counters
 
-	busName      string          // this process on the bus: sessions change, it does not
-	forwards     chan coord.Hint // hints to pass on
-	closing      atomic.Bool
-	handlersWait sync.WaitGroup // goroutines that run handlers
+	busName  string          // this process on the bus: sessions change, it does not
+	forwards chan coord.Hint // hints to pass on
+	closing  atomic.Bool
+	crew     crew // goroutines that run handlers
 }
 
 type resetter interface {

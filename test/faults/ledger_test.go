@@ -126,14 +126,3 @@ func (a account) last() (at time.Time) {
 	}
 	return at
 }
-
-// since returns the events after a time.
-func (a account) since(at time.Time) account {
-	var out account
-	for _, e := range a {
-		if e.At.After(at) {
-			out = append(out, e)
-		}
-	}
-	return out
-}

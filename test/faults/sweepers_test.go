@@ -111,7 +111,7 @@ func TestALongTransactionElsewhereStopsNeitherEnqueuesNorRotation(t *testing.T) 
 	t.Parallel()
 	log := &record{}
 	r := newRig(t, loggingPostgres(log, map[string]string{
-		"fsync": "off", "log_lock_waits": "on", "deadlock_timeout": pick("250ms", "100ms"), "log_line_prefix": "[%a] ",
+		"fsync": "off", "log_lock_waits": "on", "deadlock_timeout": pick("250ms", "100ms"), "log_line_prefix": "%m [%p %a] ",
 	}), minutely())
 	r.worker("worker", slots(20))
 	quiet := r.longestGap(2 * time.Second)

@@ -74,6 +74,7 @@ BEGIN
         SELECT c.ctid FROM weir.live AS c
         WHERE c.state = 0 AND c.crashes >= 2 AND c.queue = p_queues[q] AND c.ready_at <= statement_timestamp()
           AND c.kind = ANY (v_kinds)
+          AND (c.expires_at IS NULL OR c.expires_at > statement_timestamp())
         ORDER BY c.ready_at LIMIT 1 FOR UPDATE SKIP LOCKED) AS x
       INTO v_found;
       IF v_found IS NOT NULL THEN
