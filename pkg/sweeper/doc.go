@@ -6,7 +6,7 @@
 //
 // Each deployment runs one; any number may run at once, in processes of their own or in workers (worker.Config.Sweep).
 // They share no leader: every duty is safe beside itself, works in small batches with a transaction each, and holds no
-// connection in between. A sweeper uses at most three connections of the client's pool.
+// connection in between. A sweeper uses at most three connections of the client's pool; in a worker, three of its own.
 //
 // # Duties
 //

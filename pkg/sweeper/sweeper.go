@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/weirq/weir/pkg/client"
 	"github.com/weirq/weir/pkg/coord"
 	"github.com/weirq/weir/pkg/job"
@@ -73,6 +75,12 @@ func New(c *client.Client, cfg Config) (*Sweeper, error) {
 	}
 	s.beat = &duty{name: "heartbeat", every: cfg.Lease / 5, step: func(ctx context.Context) (int, error) { return 0, s.beatOnce(ctx) }}
 	return s, nil
+}
+
+// Use makes the sweeper work on pool instead of the client's. Call it before anything else. For package worker; not covered by
+// the compatibility promise.
+func (s *Sweeper) Use(pool *pgxpool.Pool) {
+	s.life, s.prompt, s.slow = s.life.On(newLane(pool)), s.prompt.On(newLane(pool)), s.slow.On(newLane(pool))
 }
 
 // Duties returns the names of all duties.

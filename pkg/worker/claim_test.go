@@ -245,6 +245,26 @@ func TestHandlersMayUseUpTheApplicationsPool(t *testing.T) {
 	}
 }
 
+func TestHandlersThatUseUpTheApplicationsPoolDoNotStopTheSweeper(t *testing.T) {
+	t.Parallel()
+	big, namespace := testenv.Schema(t)
+	small := testenv.Pool(t, testenv.Postgres(t)+poolSuffix(testenv.Postgres(t))+"pool_max_conns=1")
+	r := on(t, testenv.RedisNone, small, namespace)
+	look := on(t, testenv.RedisNone, big, namespace)
+	hold, err := small.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Release()
+	gone := look.IDs().New() // a process without a row that ran a job
+	id := look.add(task{})
+	look.exec("UPDATE %s.live SET state = 1, session = $1, attempt = 1, fence = 1, claimed_at = clock_timestamp()", gone)
+	w := r.worker(func(c *worker.Config) { c.Sweep = true })
+	worker.Handle(w, func(context.Context, *worker.Job[task]) error { return nil })
+	r.run(w)
+	look.reaches(id, job.Completed)
+}
+
 func poolSuffix(url string) string {
 	if strings.Contains(url, "?") {
 		return "&"

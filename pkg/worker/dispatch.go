@@ -121,7 +121,7 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 		d.passOn(ctx)
 		return false, nil // hungry is set: a freed slot wakes us
 	}
-	poll := !time.Now().Before(d.pollAt) || d.mark.whole
+	poll := !time.Now().Before(d.pollAt) || d.mark.whole || d.looksAtAll()
 	registered := d.register(ctx, poll)
 	got, err := d.claim(ctx, s, each, total, poll)
 	if err != nil {

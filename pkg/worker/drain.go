@@ -47,8 +47,9 @@ func (w *Worker) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 	before := w.drained()
 	var loops, flushing sync.WaitGroup
 	loops.Go(func() { w.keepSession(bg) })
+	writing := w.results.bound(bg)
 	for range flushers {
-		flushing.Go(func() { w.results.run(bg) })
+		flushing.Go(func() { w.results.run(writing) })
 	}
 	err := w.drainRounds(ctx, opts.Delayed)
 	closed := w.endRounds(bg, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirq/weir/pkg/client"
+	"github.com/weirq/weir/pkg/coord"
 )
 
 // hinted returns a client with Redis at addr. Until something is sent Redis counts as up.
@@ -89,5 +90,21 @@ func TestAWorkerRegistersBeforeItsIdleSetsAreForgotten(t *testing.T) {
 	}
 	if got := w.disp.nextPoll(false); got > 90*time.Second {
 		t.Errorf("the next poll, which registers, is in %v", got)
+	}
+}
+
+func TestAHintWithoutATimeThatNoClaimHasServedIsPassedOnAtTheClose(t *testing.T) {
+	t.Parallel()
+	w, err := New(hinted(t, "127.0.0.1:1"), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.disp.applyLowers() // as the first claim does
+	if got := w.disp.unserved(); len(got) != 0 {
+		t.Errorf("before the hint: %v", got)
+	}
+	w.disp.hint(0, coord.Hint{Queue: "default"})
+	if got := w.disp.unserved(); len(got) != 1 || got[0].Queue != "default" || !got[0].ReadyAt.IsZero() {
+		t.Errorf("got %v, want the hint", got)
 	}
 }

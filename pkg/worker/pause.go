@@ -29,6 +29,18 @@ func (w *Worker) obeyPauses(c pgstore.Changes) {
 	w.pauses = pauses{c.PausedQueues, c.PausedKinds}
 }
 
+// obeyCancels stops the handlers of jobs that somebody asked to cancel. What has not started does not start any more: to
+// give it back ends it as cancelled.
+func (w *Worker) obeyCancels(ids []job.ID) {
+	if len(ids) == 0 {
+		return
+	}
+	w.giveBack(w.lanes.takeWaiting(func(t *task) bool { return !slices.Contains(ids, t.row.ID) }))
+	for _, id := range ids {
+		w.tasks.stop(id, job.ErrCancelled)
+	}
+}
+
 // giveBack releases claimed tasks that have not started.
 func (w *Worker) giveBack(tasks []*task) {
 	for _, t := range tasks {

@@ -33,16 +33,26 @@ type results struct {
 	mu      sync.Mutex
 	change  *sync.Cond
 	pending []*decision
-	flying  int  // decisions in flushes that are under way
-	busy    int  // flushes under way for which the next one waits
-	closed  bool // no more will come: flushers end when nothing is pending
-	giveUp  bool // stop trying: what cannot be written now is lost to us
-	lost    int  // given up
+	flying  int                // decisions in flushes that are under way
+	busy    int                // flushes under way for which the next one waits
+	closed  bool               // no more will come: flushers end when nothing is pending
+	giveUp  bool               // stop trying: what cannot be written now is lost to us
+	lost    int                // given up
+	cut     context.CancelFunc // ends the statements under way
 }
 
 func (r *results) init(w *Worker) {
 	r.w = w
 	r.change = sync.NewCond(&r.mu)
+}
+
+// bound returns a context for the flushers, which ends with ctx and when flush gives up.
+func (r *results) bound(ctx context.Context) context.Context {
+	ctx, cut := context.WithCancel(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = cut
+	return ctx
 }
 
 // reopen undoes finish, after which nothing is pending.

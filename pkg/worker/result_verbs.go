@@ -182,8 +182,9 @@ func (r *results) settled(d *decision, accepted bool) {
 func (r *results) flush(deadline time.Time) int {
 	stop := time.AfterFunc(time.Until(deadline), func() {
 		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.giveUp = true
-		r.mu.Unlock()
+		r.cut() // a server that does not answer would hold each statement for its own limit, and this process with it
 	})
 	defer stop.Stop()
 	r.mu.Lock()

@@ -39,6 +39,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.disconnect()
+	if sweep != nil {
+		if err := w.connectSweeper(bg, sweep); err != nil {
+			return err
+		}
+	}
 	if _, err := w.openSession(ctx); err != nil {
 		return nil // ctx ended before the database was there: nothing was claimed
 	}
@@ -49,8 +54,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	if sweep != nil {
 		loops.Go(func() { w.ignore(sweep.Run(bg)) })
 	}
+	writing := w.results.bound(bg)
 	for range flushers {
-		flushing.Go(func() { w.results.run(bg) })
+		flushing.Go(func() { w.results.run(writing) })
 	}
 	stopLocal := w.client.OnLocalWake(w.localWake)
 	// At once: a claim may still be under way, and what is hinted from here on is for others.
@@ -111,6 +117,20 @@ func (w *Worker) connect(ctx context.Context) error {
 	w.mu.Lock()
 	w.pools = []resetter{work, renew}
 	w.mu.Unlock()
+	return nil
+}
+
+// connectSweeper gives the sweeper three connections of its own: handlers that use up the application's pool must not keep it
+// from recovering and waking, nor its heartbeat from being in time.
+func (w *Worker) connectSweeper(ctx context.Context, s *sweeper.Sweeper) error {
+	pool, err := pgxpool.NewWithConfig(ctx, own(w.client.Pool().Config(), 3))
+	if err != nil {
+		return fmt.Errorf("open connections: %w", err)
+	}
+	s.Use(pool)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pools = append(w.pools, pool)
 	return nil
 }
 

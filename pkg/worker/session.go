@@ -143,9 +143,7 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 	s.watch.Reset(time.Until(sent.Add(w.patience())))
 	w.session.mu.Unlock()
 	w.stats.renewLag.Store(int64(time.Since(sent)))
-	for _, id := range changes.Cancelled {
-		w.tasks.stop(id, job.ErrCancelled)
-	}
+	w.obeyCancels(changes.Cancelled)
 	w.obeyPauses(changes)
 	if changes.Running > w.tasks.countOf(s) {
 		w.disp.reconcileSoon() // orphans: rows that name this session and that it does not know

@@ -243,6 +243,14 @@ func (d *dispatcher) applyLowers() {
 	}
 }
 
+// looksAtAll reports whether the next claim scans everything. Then it is a poll: only a poll ends that, and the one after it
+// would do so once more.
+func (d *dispatcher) looksAtAll() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lowerAll
+}
+
 // lookAtAll makes the next claim scan everything.
 func (d *dispatcher) lookAtAll() {
 	d.mu.Lock()
@@ -306,6 +314,11 @@ func (d *dispatcher) unserved() []coord.Hint {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []coord.Hint
+	for _, n := range d.w.lanes.all {
+		if d.lowerAll { // a hint that did not know its time
+			out = append(out, coord.Hint{Queue: n.name, Count: 1})
+		}
+	}
 	for lane, at := range d.lowers {
 		out = append(out, coord.Hint{Queue: d.w.lanes.all[lane].name, Count: 1, ReadyAt: at})
 	}

@@ -189,3 +189,18 @@ func TestAWorkerThatRetriesWithoutASweeperArmsItsOwnTimer(t *testing.T) {
 		t.Errorf("three retries, 0.6 s in all, took %v", took)
 	}
 }
+
+func TestAHintWithoutATimeIsOneLookAtEverythingNotTwo(t *testing.T) {
+	t.Parallel()
+	r := setup(t, testenv.RedisNone)
+	u := r.start(make(starts).handle, longPoll)
+	r.settled(u)
+	before := u.Stats()
+	if err := r.Wake(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	r.await("a poll", func() bool { return u.Stats().PolledAt.After(before.PolledAt) })
+	if n := u.Stats().Claims - before.Claims; n != 1 {
+		t.Errorf("%d claims, want 1", n)
+	}
+}

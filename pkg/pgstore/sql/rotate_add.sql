@@ -22,8 +22,11 @@ BEGIN
   PERFORM set_config('lock_timeout', '50ms', true);
   IF p_present THEN
     -- An insert that has chosen the default partition and waits for it while we attach would fail (23514). This lock
-    -- lets all inserts under way end, and those to come choose anew.
+    -- lets all inserts under way end, and those to come choose anew. They stand behind it, and then behind the 50 ms for
+    -- the default partition: together less than 100 ms.
+    PERFORM set_config('lock_timeout', '30ms', true);
     EXECUTE format('LOCK TABLE weir.%I IN SHARE ROW EXCLUSIVE MODE', p_parent);
+    PERFORM set_config('lock_timeout', '50ms', true);
   END IF;
   IF v_size > 0 AND NOT v_guarded THEN
     -- Only ids can lie in the future and have an index there. What ends now is no later than now.
