@@ -33,7 +33,14 @@ func enqueueCases() []Case {
 			Name: name, About: fmt.Sprintf("Enqueue of one job, %d callers", callers), Quick: true,
 			Run: on("single", func(ctx context.Context, s *stage) ([]Figure, error) {
 				v, err := rounds(3, func() (float64, error) { return s.enqueueRate(ctx, callers, 1) })
-				return []Figure{{Case: name, Name: "rate", Value: v, Unit: "jobs/s", Want: wants[callers]}}, err
+				figures := []Figure{{Case: name, Name: "rate", Value: v, Unit: "jobs/s", Want: wants[callers]}}
+				if callers > 1 || err != nil {
+					return figures, err
+				}
+				bare, err := rounds(3, func() (float64, error) { return s.bareInserts(ctx) })
+				return append(figures,
+					Figure{Case: name, Name: "bare_insert", Value: bare, Unit: "rows/s", Note: "what one connection commits of one-row inserts"},
+					Figure{Case: name, Name: "of_bare_insert", Value: v / bare, Unit: "ratio"}), err
 			}),
 		})
 	}
@@ -94,4 +101,17 @@ func (s *stage) fill(ctx context.Context, n int) error {
 		}
 	}
 	return nil
+}
+
+// bareInserts returns how many rows a second one caller inserts into a small table, each in a transaction of its own: what
+// the disk and the way to the server allow.
+func (s *stage) bareInserts(ctx context.Context) (float64, error) {
+	begun := time.Now()
+	n := 0
+	for ; time.Since(begun) < enqueueTime; n++ {
+		if err := s.exec(ctx, `INSERT INTO %q.actions (who, verb, target) VALUES ('bench', 'insert', '')`, s.namespace); err != nil {
+			return 0, err
+		}
+	}
+	return float64(n) / time.Since(begun).Seconds(), nil
 }

@@ -89,7 +89,8 @@ var contactMetrics = []metric[*contact]{
 	{"weir_postgres_answer_age_seconds", gauge, "Time since the server last answered.", func(c *contact) float64 { return c.sinceAnswer().Seconds() }},
 }
 
-// The client's pool. A worker's three connections for claims and results and the one for renewals are its own.
+// The client's pool. A worker's three connections for claims and results, the one for renewals and the three of a sweeper in it
+// are its own.
 var poolMetrics = []metric[*pgxpool.Stat]{
 	{"weir_postgres_pool_connections", gauge, "Connections of the client's pool.", func(s *pgxpool.Stat) float64 { return float64(s.TotalConns()) }},
 	{"weir_postgres_pool_in_use", gauge, "Connections of the client's pool in use.", func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) }},

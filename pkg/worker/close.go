@@ -105,7 +105,7 @@ func (w *Worker) giveUpRunning(wait time.Duration) {
 		}
 		v := verdict{verb: release, event: EventReleased, err: job.ErrShutdown}
 		w.results.add(&decision{t: t, v: v, wait: wait})
-		apart(func() { w.notify(t.context(), t, &v) })
+		w.results.aside(func() { w.notify(t.context(), t, &v) }, func() {})
 	}
 	if n > 0 {
 		w.log.Error("handlers did not return in time", "jobs", n, "due again in", wait)

@@ -33,3 +33,32 @@ func TestAResultWhoseHookHasNotReturnedAtTheCloseIsReported(t *testing.T) {
 	close(leave)
 	receive(t, left, "end of the hook")
 }
+
+// After FinishTx hooks are called by those who write results. One that hangs must stop neither the others nor the close.
+func TestAHookThatHangsAfterFinishTxHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	r := setup(t, testenv.RedisNone)
+	hang := make(chan struct{})
+	left := make(chan struct{}, 3)
+	u := r.withEffects(func(c *worker.Config) {
+		c.Grace, c.ExitsBy = time.Millisecond, 10*time.Millisecond
+		c.OnFinish = func(_ context.Context, row job.Row, err error, _ worker.Next) {
+			if err == nil {
+				<-hang
+				left <- struct{}{}
+			}
+		}
+	})
+	for range 3 {
+		r.add(task{})
+	}
+	r.await("three hooks hang", func() bool { return u.Stats().Completed == 3 })
+	r.reaches(r.add(task{Note: "rolls back with an error"}), job.Retrying)
+	if err := u.close(); err != nil {
+		t.Errorf("Run returned %v though all results are written", err)
+	}
+	close(hang)
+	for range 3 {
+		receive(t, left, "end of a hook")
+	}
+}

@@ -43,6 +43,7 @@ type dispatcher struct {
 	pollAt   time.Time     // local
 	relies   bool          // pollAt is far since a sweeper and Redis were up when it was set
 	unlisted atomic.Bool   // Redis did not take our registration: no hint will come
+	listedAt time.Time     // local; of the last registration
 	dbOffset time.Duration // database clock minus local clock, from the last claim
 	errors   int
 	busy     bool // the last claim came back full

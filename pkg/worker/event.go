@@ -109,16 +109,6 @@ func (w *Worker) notifyError(ctx context.Context, t *task, v *verdict) {
 	}
 }
 
-// apart runs hooks in a goroutine of their own and waits for it: a caller that a Goexit must not end.
-func apart(hooks func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		hooks()
-	}()
-	<-done
-}
-
 func (w *Worker) guard(hook string, f func()) {
 	defer func() {
 		if r := recover(); r != nil {

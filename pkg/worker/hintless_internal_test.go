@@ -50,6 +50,7 @@ func TestASleeperThatReliedOnHintsPollsSoonWhenTheyCannotCome(t *testing.T) {
 				begun := time.Now()
 				w.session.sweeper, w.session.sent = true, begun
 				w.disp.pollAt = begun.Add(w.disp.nextPoll(false))
+				w.disp.listedAt = begun.Add(time.Hour) // no registration: there is no Redis
 				w.disp.sleep(t.Context())
 				if got := time.Since(begun); got < tt.least || got > tt.most || time.Now().Before(w.disp.pollAt) {
 					t.Errorf("woke after %v with the poll in %v, want %v to %v and 0", got, time.Until(w.disp.pollAt), tt.least, tt.most)
@@ -106,5 +107,25 @@ func TestAHintWithoutATimeThatNoClaimHasServedIsPassedOnAtTheClose(t *testing.T)
 	w.disp.hint(0, coord.Hint{Queue: "default"})
 	if got := w.disp.unserved(); len(got) != 1 || got[0].Queue != "default" || !got[0].ReadyAt.IsZero() {
 		t.Errorf("got %v, want the hint", got)
+	}
+}
+
+func TestASleeperThatReliesOnHintsStandsInTheIdleSetAgainAfterAFlush(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	w, err := New(hinted(t, server.Addr()), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session.sweeper, w.session.sent = true, time.Now()
+	w.disp.nextPoll(false)
+	w.disp.register(t.Context(), true)
+	for _, age := range []time.Duration{0, listEvery} {
+		server.FlushAll()
+		w.disp.listedAt = time.Now().Add(-age)
+		w.disp.refresh(t.Context())
+		if got, want := len(server.Keys()), min(int(age), 1); got != want {
+			t.Errorf("%v after the last registration it stands in %d idle sets, want %d", age, got, want)
+		}
 	}
 }

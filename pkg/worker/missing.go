@@ -31,8 +31,7 @@ func (d *dispatcher) putOffMissing(s *session, rows []job.Row) {
 		delete(d.missing, row.ID)
 		v := verdict{failure: pgstore.Failure{Held: t.held()}}
 		v.end(job.DeadDiscarded, "discarded", EventDiscarded, errNoPayload)
-		apart(func() { d.w.notifyError(t.context(), t, &v) })
-		d.w.results.submit(t, v)
+		d.w.results.aside(func() { d.w.notifyError(t.context(), t, &v) }, func() { d.w.results.submit(t, v) })
 	}
 }
 

@@ -215,7 +215,8 @@ func (r *results) send(ctx context.Context, s *session, ds []*decision) (rest []
 		return append(r.send(ctx, s, ds[:half:half]), r.send(ctx, s, ds[half:])...)
 	case pgstore.IsData(err) && !ds[0].v.refused:
 		ds[0].v = refusedVerdict(ds[0].t, err)
-		apart(func() { r.w.notifyError(ds[0].t.context(), ds[0].t, &ds[0].v) }) // it was told otherwise before
+		t, v := ds[0].t, ds[0].v
+		r.aside(func() { r.w.notifyError(t.context(), t, &v) }, func() {}) // it was told otherwise before
 		return r.send(ctx, s, ds)
 	}
 	unknown := pgstore.IsUnknown(err)

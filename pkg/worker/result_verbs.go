@@ -72,8 +72,8 @@ func (r *results) verify(ctx context.Context, s *session, ds []*decision) error 
 	for _, d := range ds {
 		if o, ok := ended[d.t.row.ID]; ok && o.Session == s.id && o.Fence == d.t.row.Fence {
 			d.v.verb, d.v.event, d.v.err = complete, EventCompleted, nil
-			apart(func() { r.w.notify(d.t.context(), d.t, &d.v) })
 			r.settled(d, true)
+			r.aside(func() { r.w.notify(d.t.context(), d.t, &d.v) }, func() {})
 			continue
 		}
 		v := d.v // what the handler returned stands, with the end of its context as the cause
@@ -81,10 +81,24 @@ func (r *results) verify(ctx context.Context, s *session, ds []*decision) error 
 		if v.verb == complete {
 			v = judgeSafely(&d.t.row, d.t.backoff(), errNotCommitted, nil, d.v.failure.Ran)
 		}
-		apart(func() { r.w.notify(d.t.context(), d.t, &v) })
-		r.submit(d.t, v)
+		r.aside(func() { r.w.notify(d.t.context(), d.t, &v) }, func() { r.submit(d.t, v) })
 	}
 	return nil
+}
+
+// aside calls hooks in a goroutine of their own, and then what follows: two that do not return would keep all other results
+// of this process from being written. flush waits for it.
+func (r *results) aside(hooks, then func()) {
+	if r.w.cfg.OnError == nil && r.w.cfg.OnFinish == nil {
+		then()
+		return
+	}
+	r.land(0, -1)
+	go func() {
+		defer r.land(0, 1)
+		defer then() // deferred: a hook may call runtime.Goexit
+		hooks()
+	}()
 }
 
 // retry puts jobs back. One that is missing from the answer was asked to cancel, or fenced off: burying it tells.
@@ -178,7 +192,7 @@ func (r *results) settled(d *decision, accepted bool) {
 }
 
 // flush waits until nothing is pending, at most until deadline; then what is left is given up. It returns how many
-// results were lost. No more may be submitted.
+// results were given up, those of hooks that do not return apart. No more may be submitted.
 func (r *results) flush(deadline time.Time) int {
 	stop := time.AfterFunc(time.Until(deadline), func() {
 		r.mu.Lock()
@@ -187,9 +201,17 @@ func (r *results) flush(deadline time.Time) int {
 		r.cut() // a server that does not answer would hold each statement for its own limit, and this process with it
 	})
 	defer stop.Stop()
+	over := false
+	leave := time.AfterFunc(time.Until(deadline)+time.Second, func() {
+		r.mu.Lock()
+		over = true // only hooks can be left
+		r.mu.Unlock()
+		r.change.Broadcast()
+	})
+	defer leave.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.pending) > 0 || r.flying > 0 {
+	for (len(r.pending) > 0 || r.flying > 0) && !over {
 		r.change.Wait()
 	}
 	return r.lost

@@ -42,6 +42,17 @@ func (d *dispatcher) nextPoll(stalled bool) time.Duration {
 // reviewEvery is how often a sleeper that relies on hints asks itself whether they can still come.
 const reviewEvery = time.Second
 
+// listEvery is how often a sleeper that relies on hints registers anew.
+const listEvery = 5 * time.Second
+
+// refresh registers anew: Redis may have lost the idle sets without a trace (FLUSHALL), and the next poll is far. No claim
+// need follow, as it must on a first registration: what was announced meanwhile the sweeper announces again.
+func (d *dispatcher) refresh(ctx context.Context) {
+	if d.relies && time.Since(d.listedAt) >= listEvery {
+		d.register(ctx, true)
+	}
+}
+
 // reviewPoll brings a poll nearer that was put off since a sweeper and Redis were up, when they are not any more. All
 // workers of a fleet see that at once: they spread over the shorter interval.
 func (d *dispatcher) reviewPoll() {
@@ -125,6 +136,7 @@ func (d *dispatcher) sleep(ctx context.Context) {
 		if next.Equal(until) {
 			return
 		}
+		d.refresh(ctx)
 	}
 }
 

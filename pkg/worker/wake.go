@@ -297,6 +297,7 @@ func (d *dispatcher) register(ctx context.Context, poll bool) bool {
 		d.w.trouble("redis", err)
 		return true // polls and local timers carry on
 	}
+	d.listedAt = time.Now()
 	d.unlisted.Store(false)
 	d.w.recovered("redis")
 	return true

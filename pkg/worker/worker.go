@@ -60,7 +60,7 @@ type Config struct {
 	// attempt, also those that were snoozed or released; err is nil if it completed. They are called once, synchronously,
 	// in the handler's goroutine (in another if that did not return) and with its context's values, before the result is
 	// written: a slow hook holds a slot.
-	// After FinishTx it is the goroutine that looks up what the transaction came to. OnError alone is also told of a job
+	// After FinishTx it is another goroutine, when it is known what the transaction came to. OnError alone is also told of a job
 	// that ends without an attempt, its payload being gone, and of a result that the database refuses.
 	OnError  func(ctx context.Context, row job.Row, err error, next Next)
 	OnFinish func(ctx context.Context, row job.Row, err error, next Next)
