@@ -46,10 +46,11 @@ type ClaimRequest struct {
 	Session job.ID
 	Queues  []ClaimQueue // in the order in which they are served
 	Kinds   []string
-	Suspect bool // a job that was running when two processes died may be taken, one
-	Poll    bool // also return Snapshot, XID and Held
-	Total   int  // most jobs of all queues together; zero means the sum of their slots
-	NoNext  bool // Claimed.Next is not wanted
+	Suspect bool    // a job that was running when two processes died may be taken, one
+	Poll    bool    // also return Snapshot, XID and Held
+	Total   int     // most jobs of all queues together; zero means the sum of their slots
+	NoNext  bool    // Claimed.Next is not wanted
+	Rooms   []int32 // how many of each kind may be taken, in step with Kinds; -1: any number; nil: any of all
 }
 
 func (r *ClaimRequest) total() int {
@@ -108,8 +109,8 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 			starts, startIDs = append(starts, at), append(startIDs, p.ID)
 		}
 	}
-	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 11), [16]byte(req.Session), names, slots, notNil(req.Kinds),
-		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext)
+	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 12), [16]byte(req.Session), names, slots, notNil(req.Kinds),
+		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext, req.Rooms)
 	if err != nil {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}

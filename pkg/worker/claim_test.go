@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/weirq/weir/internal/testenv"
+	"github.com/weirq/weir/pkg/client"
 	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/worker"
 )
@@ -99,6 +101,42 @@ func TestAKindWithSlotsKeepsNobodyElseWaiting(t *testing.T) {
 	}
 	close(g.free)
 	r.await("all ended", func() bool { return r.count("SELECT count(*) FROM %s.live") == 0 })
+}
+
+// A claim takes of a capped kind what there is room for and leaves the rest where it is: taken and given back it would get a
+// new place behind what came later.
+func TestACappedKindKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	r := setup(t, "none")
+	w := r.worker(func(c *worker.Config) { c.Queues[0].Slots = 10 })
+	var mu sync.Mutex
+	var got []job.ID
+	worker.Handle(w, func(_ context.Context, j *worker.Job[task]) error {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, j.ID)
+		if j.Fence != 1 {
+			t.Errorf("job %d was taken %d times", len(got), j.Fence)
+		}
+		return nil
+	}, worker.HandlerOptions{Slots: 1})
+	specs := make([]job.Spec, 40)
+	for i := range specs {
+		specs[i].Args = task{}
+	}
+	want, err := r.EnqueueMany(t.Context(), specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := r.run(w)
+	r.await("all ended", func() bool { return u.Stats().Completed == 40 })
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range got {
+		if got[i] != want[i].ID {
+			t.Fatalf("job %d started as number %d", slices.IndexFunc(want, func(e client.Enqueued) bool { return e.ID == got[i] }), i)
+		}
+	}
 }
 
 // The slots of one queue or kind are full while others are free: what waits for them starts when one is freed, not with

@@ -169,7 +169,7 @@ func (d *dispatcher) slotFreed() {
 // claim runs the statement and keeps the cursors.
 func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total int, poll bool) (pgstore.Claimed, error) {
 	begun, failed := time.Now(), d.errors > 0
-	kinds := d.claimKinds()
+	want := d.wantedKinds()
 	d.applyLowers()
 	if poll {
 		snapshot, err := d.w.claims.Snapshot(ctx)
@@ -179,9 +179,8 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 		d.mark.preparePoll(snapshot)
 	}
 	starts := d.mark.starts(time.Now().Add(d.dbOffset))
-	d.keepFloors(starts)
 	order := d.w.lanes.order()
-	req := pgstore.ClaimRequest{Session: s.id, Kinds: kinds, Poll: poll, Total: total, NoNext: d.w.sweeperLives()}
+	req := pgstore.ClaimRequest{Session: s.id, Kinds: want.kinds, Rooms: want.rooms, Poll: poll, Total: total, NoNext: d.w.sweeperLives()}
 	_, suspects := d.w.tasks.count()
 	req.Suspect = suspects == 0
 	for _, lane := range order {
@@ -201,6 +200,7 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 	d.w.client.Learn(got.Now, sent)
 	d.dbOffset = time.Until(got.Now) // the answer's way back makes it rather too low: a scan begins rather early
 	got.Scans, got.Held = byLane(got.Scans, order), byLane(got.Held, order)
+	d.keepFloors(want, starts, append(slices.Clip(got.Jobs), got.Missing...))
 	d.mark.claimed(starts, got, d.lastPositions(got), poll)
 	if poll {
 		d.pollAt = time.Now().Add(d.nextPoll(failed || time.Since(begun) > stalledClaim))

@@ -179,18 +179,16 @@ func (l *lanes) order() []int {
 	return index
 }
 
-// fullKinds returns the handlers whose cap is reached, waiting ones counted: no more of them is claimed.
-func (l *lanes) fullKinds() map[*handler]bool {
+// rooms returns how many more jobs of each capped kind may be claimed: for its slots, and what it starts within a window.
+func (l *lanes) rooms(capped []*handler, now time.Time) map[*handler]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.heldLocked()
-	full := make(map[*handler]bool)
-	for h, n := range held {
-		if n >= h.slots {
-			full[h] = true
-		}
+	rooms := make(map[*handler]int, len(capped))
+	for _, h := range capped {
+		rooms[h] = max(h.slots+l.kindLocked(h).ahead(now)-held[h], 0)
 	}
-	return full
+	return rooms
 }
 
 // free returns the free slots of a queue, -1 if it is not served here.

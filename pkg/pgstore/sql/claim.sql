@@ -3,13 +3,14 @@
 -- starts: (ready_at, id) for queue q (from 1) and priority p at (q-1)*9+p; $7 whether a job that killed two
 -- processes may be taken (one at a time: its neighbours must not die with it a third time); $8 most bytes of payload;
 -- $9 whether this is a poll, which also returns what the watermark rule needs; $10 most jobs of all queues together;
--- $11 whether next_at is wanted.
+-- $11 whether next_at is wanted; $12 how many of each kind may be taken, in step with $4, -1 for any number (NULL: any of
+-- all). What its kind has no room for stays where it is, in front of what comes later: it is locked and not touched.
 -- Locks the rows taken, SKIP LOCKED. Index live_ready, one range a queue and priority.
 -- Returns the jobs in no order, then one row with id NULL: db_now, next_at (the next future ready_at, only if
 -- nothing was cut), scans (0 not made, 1 complete, 2 cut, in step with $5), and for a poll snap, xid and held.
 CREATE FUNCTION weir.claim_v1(
   p_session uuid, p_queues text[], p_slots int[], p_kinds text[], p_starts timestamptz[], p_start_ids uuid[],
-  p_suspect boolean, p_max_bytes bigint, p_poll boolean, p_total int, p_next boolean
+  p_suspect boolean, p_max_bytes bigint, p_poll boolean, p_total int, p_next boolean, p_rooms int[]
 ) RETURNS TABLE (
   id uuid, kind text, queue text, priority smallint, attempt int, max_attempts int, crashes smallint, fence int,
   ready_at timestamptz, claimed_at timestamptz, expires_at timestamptz, missing boolean, payload json,
@@ -30,10 +31,10 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_alive boolean; v_paused text[]; v_kinds text[];
-  v_tids tid[] := '{}'; v_found tid[]; v_sizes int[];
+  v_tids tid[] := '{}'; v_found tid[]; v_sizes int[]; v_of text[]; v_kept int[];
   v_bytes bigint := 0; v_take int; v_left int; v_at int; v_cut boolean := false; v_snap text; v_xid text;
   v_scans smallint[] := array_fill(0::smallint, ARRAY[9 * cardinality(p_queues)]);
-  v_held timestamptz[]; v_next timestamptz; v_hits bigint[];
+  v_held timestamptz[]; v_next timestamptz; v_hits bigint[]; v_one int;
 BEGIN
   -- A session that was given away claims nothing. Should the mark commit a moment later, the sweeper's next round
   -- finds these rows (rescan).
@@ -88,16 +89,28 @@ BEGIN
       v_at := (q - 1) * 9 + p;
       v_scans[v_at] := 1;
       CONTINUE WHEN v_hits IS NULL OR v_at <> ALL (v_hits);
-      SELECT array_agg(x.ctid), array_agg(x.size) FROM (
-        SELECT c.ctid, c.size FROM weir.live AS c
+      SELECT array_agg(x.ctid), array_agg(x.size), array_agg(x.kind) FROM (
+        SELECT c.ctid, c.size, c.kind FROM weir.live AS c
         WHERE c.state = 0 AND c.queue = p_queues[q] AND c.priority = p
           AND (c.ready_at, c.id) >= (p_starts[v_at], p_start_ids[v_at]) AND c.ready_at <= statement_timestamp()
           AND c.kind = ANY (v_kinds) AND c.crashes < 2
           AND (c.expires_at IS NULL OR c.expires_at > statement_timestamp())
         ORDER BY c.ready_at, c.id LIMIT v_left FOR UPDATE SKIP LOCKED) AS x
-      INTO v_found, v_sizes;
+      INTO v_found, v_sizes, v_of;
       v_take := coalesce(cardinality(v_found), 0);
       v_scans[v_at] := CASE WHEN v_take = v_left THEN 2 ELSE 1 END;
+      IF p_rooms IS NOT NULL THEN
+        v_kept := '{}';
+        FOR i IN 1 .. v_take LOOP
+          v_one := array_position(p_kinds, v_of[i]);
+          CONTINUE WHEN p_rooms[v_one] = 0;
+          p_rooms[v_one] := greatest(p_rooms[v_one] - 1, -1);
+          v_kept := v_kept || i;
+        END LOOP;
+        v_found := ARRAY(SELECT v_found[k] FROM unnest(v_kept) AS k);
+        v_sizes := ARRAY(SELECT v_sizes[k] FROM unnest(v_kept) AS k);
+        v_take := cardinality(v_kept);
+      END IF;
       CONTINUE WHEN v_take = 0;
       v_bytes := v_bytes + (SELECT sum(s) FROM unnest(v_sizes) AS s);
       IF v_bytes > p_max_bytes THEN -- give the last ones back: they stay available, first in line
