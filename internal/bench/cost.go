@@ -154,6 +154,13 @@ func fleetCost(ctx context.Context, e *Env) ([]Figure, error) {
 	for ready.Load() < workers && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
+	if _, err := s.client.Enqueue(ctx, noop{}); err != nil { // the client's first asks for the database's clock once
+		return nil, err
+	}
+	time.Sleep(200 * time.Millisecond)
+	mu.Lock()
+	waits = nil
+	mu.Unlock()
 	before := count.n.Load()
 	for n := range jobs {
 		id := s.client.IDs().New()

@@ -50,6 +50,7 @@ type ClaimRequest struct {
 	Poll    bool    // also return Snapshot, XID and Held
 	Total   int     // most jobs of all queues together; zero means the sum of their slots
 	NoNext  bool    // Claimed.Next is not wanted
+	Force   bool    // claim also where many others are claiming
 	Rooms   []int32 // how many of each kind may be taken, in step with Kinds; -1: any number; nil: any of all
 }
 
@@ -85,11 +86,14 @@ type Claimed struct {
 	Snapshot string // for a poll: pg_snapshot taken before the scans
 	XID      string // for a poll: the claim's own transaction
 	Held     [][Priorities]time.Time
+	// Contended says that a queue was left alone, its scans not made, since many were claiming from it: come back in a
+	// few milliseconds.
+	Contended bool
 }
 
 const claimColumns = `id, kind, queue, priority, attempt, max_attempts, crashes, fence, ready_at, claimed_at, expires_at,
  missing, payload, enqueued_at, scheduled_at, timeout_ms, backoff, tags, metadata, trace, parent_id,
- db_now, next_at, scans, snap, xid, held`
+ db_now, next_at, scans, snap, xid, held, contended`
 
 // Claim takes due jobs for a session. ErrSessionLost means that the session was given away. After any other error the
 // jobs may have been claimed: Held tells.
@@ -109,8 +113,8 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 			starts, startIDs = append(starts, at), append(startIDs, p.ID)
 		}
 	}
-	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 12), [16]byte(req.Session), names, slots, notNil(req.Kinds),
-		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext, req.Rooms)
+	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 13), [16]byte(req.Session), names, slots, notNil(req.Kinds),
+		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext, req.Rooms, req.Force)
 	if err != nil {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}

@@ -31,13 +31,14 @@ type claimRow struct {
 	scans                   []int16
 	snapshot, xid           pgtype.Text
 	held                    []pgtype.Timestamptz
+	contended               pgtype.Bool
 }
 
 func (r *claimRow) targets() []any {
 	return []any{
 		&r.id, &r.kind, &r.queue, &r.priority, &r.attempt, &r.maxAttempts, &r.crashes, &r.fence, &r.ready, &r.claimed,
 		&r.expires, &r.missing, &r.payload, &r.enqueued, &r.scheduled, &r.timeout, &r.backoff, &r.tags, &r.metadata,
-		&r.trace, &r.parent, &r.now, &r.next, &r.scans, &r.snapshot, &r.xid, &r.held,
+		&r.trace, &r.parent, &r.now, &r.next, &r.scans, &r.snapshot, &r.xid, &r.held, &r.contended,
 	}
 }
 
@@ -72,6 +73,7 @@ func (r *claimRow) log(row *job.Row) {
 func (r *claimRow) meta(out *Claimed) {
 	out.Now, out.Next = r.now.Time, r.next.Time
 	out.Snapshot, out.XID = r.snapshot.String, r.xid.String
+	out.Contended = r.contended.Bool
 	out.Scans = make([][Priorities]Scan, len(r.scans)/Priorities)
 	for i, s := range r.scans {
 		out.Scans[i/Priorities][i%Priorities] = Scan(s)

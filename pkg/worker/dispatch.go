@@ -40,17 +40,18 @@ type dispatcher struct {
 	probes     map[int]*probe
 	due        time.Time // local time of the next own timer; zero: none
 
-	pollAt   time.Time     // local
-	relies   bool          // pollAt is far since a sweeper and Redis were up when it was set
-	unlisted atomic.Bool   // Redis did not take our registration: no hint will come
-	listedAt time.Time     // local; of the last registration
-	dbOffset time.Duration // database clock minus local clock, from the last claim
-	errors   int
-	busy     bool // the last claim came back full
-	full     bool // there was no room for a claim: wait for a slot, not for a poll that is due
-	deaf     bool // a lane without a free slot stood in no idle set when the last claim was made
-	passedOn time.Time
-	passOwed []coord.Hint // queues that had more, not announced yet: passedOn was too recent
+	pollAt    time.Time     // local
+	relies    bool          // pollAt is far since a sweeper and Redis were up when it was set
+	unlisted  atomic.Bool   // Redis did not take our registration: no hint will come
+	listedAt  time.Time     // local; of the last registration
+	dbOffset  time.Duration // database clock minus local clock, from the last claim
+	errors    int
+	contended int  // claims in a row that found no turn
+	busy      bool // the last claim came back full
+	full      bool // there was no room for a claim: wait for a slot, not for a poll that is due
+	deaf      bool // a lane without a free slot stood in no idle set when the last claim was made
+	passedOn  time.Time
+	passOwed  []coord.Hint // queues that had more, not announced yet: passedOn was too recent
 
 	floors  map[*handler][][pgstore.Priorities]pgstore.Position // where scans began that left out a full kind
 	missing map[job.ID]time.Time                                // jobs without a log row: first seen, local
@@ -135,6 +136,11 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 		d.passOn(ctx)
 		return true, nil
 	}
+	if got.Contended {
+		d.giveWay(ctx)
+		return true, nil
+	}
+	d.contended = 0
 	d.armNext(got, len(got.Jobs) > 0)
 	return !registered, nil // came short without being in the idle set: register, then look once more
 }
@@ -180,7 +186,7 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 	}
 	starts := d.mark.starts(time.Now().Add(d.dbOffset))
 	order := d.w.lanes.order()
-	req := pgstore.ClaimRequest{Session: s.id, Kinds: want.kinds, Rooms: want.rooms, Poll: poll, Total: total, NoNext: d.w.sweeperLives()}
+	req := pgstore.ClaimRequest{Session: s.id, Kinds: want.kinds, Rooms: want.rooms, Poll: poll, Total: total, NoNext: d.w.sweeperLives(), Force: d.contended >= forceAfter}
 	_, suspects := d.w.tasks.count()
 	req.Suspect = suspects == 0
 	for _, lane := range order {
@@ -207,18 +213,6 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 		d.w.stats.lastPoll.Store(time.Now().UnixNano())
 	}
 	return got, nil
-}
-
-// byLane puts answers, which come in the order of the request, in the order of the lanes.
-func byLane[T any](answers []T, order []int) []T {
-	if len(answers) != len(order) {
-		return make([]T, len(order))
-	}
-	out := make([]T, len(order))
-	for i, lane := range order {
-		out[lane] = answers[i]
-	}
-	return out
 }
 
 // lastPositions finds, per lane and priority, the last job of the answer.

@@ -4,19 +4,23 @@
 -- processes may be taken (one at a time: its neighbours must not die with it a third time); $8 most bytes of payload;
 -- $9 whether this is a poll, which also returns what the watermark rule needs; $10 most jobs of all queues together;
 -- $11 whether next_at is wanted; $12 how many of each kind may be taken, in step with $4, -1 for any number (NULL: any of
--- all). What its kind has no room for stays where it is, in front of what comes later: it is locked and not touched.
+-- all). What its kind has no room for stays where it is, in front of what comes later: it is locked and not touched;
+-- $13 whether to claim though many others are at it.
+-- At most eight claims of a queue run at once, by transaction-level advisory locks that are only tried: each passes what the
+-- others have locked or just taken, so that sixty-four at once do less than four. Who gets no turn leaves the queue alone and
+-- comes back a little later (contended); no one waits, and $13 is for a queue whose turns are all held by the frozen.
 -- Locks the rows taken, SKIP LOCKED. Index live_ready, one range a queue and priority.
 -- Returns the jobs in no order, then one row with id NULL: db_now, next_at (the next future ready_at, only if
 -- nothing was cut), scans (0 not made, 1 complete, 2 cut, in step with $5), and for a poll snap, xid and held.
 CREATE FUNCTION weir.claim_v1(
   p_session uuid, p_queues text[], p_slots int[], p_kinds text[], p_starts timestamptz[], p_start_ids uuid[],
-  p_suspect boolean, p_max_bytes bigint, p_poll boolean, p_total int, p_next boolean, p_rooms int[]
+  p_suspect boolean, p_max_bytes bigint, p_poll boolean, p_total int, p_next boolean, p_rooms int[], p_force boolean
 ) RETURNS TABLE (
   id uuid, kind text, queue text, priority smallint, attempt int, max_attempts int, crashes smallint, fence int,
   ready_at timestamptz, claimed_at timestamptz, expires_at timestamptz, missing boolean, payload json,
   enqueued_at timestamptz, scheduled_at timestamptz, timeout_ms bigint, backoff text, tags text[], metadata json,
   trace text, parent_id uuid,
-  db_now timestamptz, next_at timestamptz, scans smallint[], snap text, xid text, held timestamptz[]
+  db_now timestamptz, next_at timestamptz, scans smallint[], snap text, xid text, held timestamptz[], contended boolean
 )
 LANGUAGE plpgsql VOLATILE ROWS 100
 SET plan_cache_mode = force_generic_plan
@@ -34,7 +38,7 @@ DECLARE
   v_tids tid[] := '{}'; v_found tid[]; v_sizes int[]; v_of text[]; v_kept int[];
   v_bytes bigint := 0; v_take int; v_left int; v_at int; v_cut boolean := false; v_snap text; v_xid text;
   v_scans smallint[] := array_fill(0::smallint, ARRAY[9 * cardinality(p_queues)]);
-  v_held timestamptz[]; v_next timestamptz; v_hits bigint[]; v_one int;
+  v_held timestamptz[]; v_next timestamptz; v_hits bigint[]; v_one int; v_turn boolean; v_any boolean := false;
 BEGIN
   -- A session that was given away claims nothing. Should the mark commit a moment later, the sweeper's next round
   -- finds these rows (rescan).
@@ -59,7 +63,8 @@ BEGIN
   -- Which ranges have anything to take: one statement for all of them, since most are empty most of the time. (A scalar
   -- subquery: it cannot become a join.)
   SELECT array_agg((q.n - 1) * 9 + p) FROM unnest(p_queues) WITH ORDINALITY AS q (name, n), generate_series(1, 9) AS p
-  WHERE (SELECT c.priority FROM weir.live AS c
+  WHERE p_start_ids[(q.n - 1) * 9 + p] <> '00000000-0000-0000-0000-000000000000' -- the last scan was cut: no need to look
+    OR (SELECT c.priority FROM weir.live AS c
     WHERE c.state = 0 AND c.queue = q.name AND c.priority = p
       AND (c.ready_at, c.id) >= (p_starts[(q.n - 1) * 9 + p], p_start_ids[(q.n - 1) * 9 + p])
       AND c.ready_at <= statement_timestamp()
@@ -83,6 +88,14 @@ BEGIN
         v_left := v_left - 1;
         p_suspect := false;
       END IF;
+    END IF;
+    IF NOT p_force AND EXISTS (SELECT FROM unnest(v_hits) AS h WHERE (h - 1) / 9 = q - 1) THEN
+      FOR i IN 0 .. 7 LOOP
+        v_turn := pg_try_advisory_xact_lock(hashtextextended('weir.claim ' || p_queues[q], (pg_backend_pid() + i) % 8));
+        EXIT WHEN v_turn;
+      END LOOP;
+      v_any := v_any OR NOT v_turn;
+      CONTINUE WHEN NOT v_turn;
     END IF;
     FOR p IN 1 .. 9 LOOP
       EXIT WHEN v_left <= 0 OR v_cut;
@@ -140,7 +153,7 @@ BEGIN
     SELECT t.id, t.kind, t.queue, t.priority, t.attempt, t.max_attempts, t.crashes, t.fence, t.ready_at,
       t.claimed_at, t.expires_at, j.id IS NULL, j.payload,
       j.enqueued_at, j.scheduled_at, j.timeout_ms, j.backoff::text, j.tags, j.metadata, j.trace::text, j.parent_id,
-      NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[]
+      NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[], NULL::boolean
     FROM taken AS t LEFT JOIN weir.jobs AS j ON j.id = ANY (ARRAY[t.id]); -- as in finish: one way to plan it
   END IF;
   IF p_next AND NOT (2 = ANY (v_scans)) THEN
@@ -163,6 +176,6 @@ BEGIN
   RETURN QUERY SELECT NULL::uuid, NULL, NULL, NULL::smallint, NULL::int, NULL::int, NULL::smallint, NULL::int,
     NULL::timestamptz, NULL::timestamptz, NULL::timestamptz, NULL::boolean, NULL::json,
     NULL::timestamptz, NULL::timestamptz, NULL::bigint, NULL, NULL::text[], NULL::json, NULL, NULL::uuid,
-    statement_timestamp(), v_next, v_scans, v_snap, v_xid, v_held;
+    statement_timestamp(), v_next, v_scans, v_snap, v_xid, v_held, v_any;
 END
 $$;
