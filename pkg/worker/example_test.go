@@ -176,7 +176,9 @@ func ExampleWorker_Events() {
 		}
 		stop()
 		for ev := range stream {
-			fmt.Println(ev.Type, ev.Next.WillRetry)
+			if ev.Type != worker.EventError { // the worker's own trouble, a slow Redis for example: not about a job
+				fmt.Println(ev.Type, ev.Next.WillRetry)
+			}
 		}
 	})
 	// Output:
