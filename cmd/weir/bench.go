@@ -34,8 +34,9 @@ func benchCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "measure the engine on this machine",
-		Long: "Measure the engine against a private Postgres (fsync on) and Redis, or those of WEIR_POSTGRES_URL and\n" +
-			"WEIR_REDIS_URL. Exit code 1 if a figure misses its bound.",
+		Long: "Measure the engine against a private Postgres (fsync on) and Redis, or those\n" +
+			"of WEIR_POSTGRES_URL and WEIR_REDIS_URL. Exit code 1 if a figure misses its\n" +
+			"bound.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.json = a.json
@@ -46,7 +47,7 @@ func benchCommand(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.all, "all", false, "run all cases (about a quarter of an hour)")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the cases and end")
 	cmd.Flags().BoolVar(&f.pooler, "pgbouncer", false, "put a PgBouncer in transaction mode between")
-	cmd.Flags().Float64Var(&f.scale, "scale", 1, "size of the depth cases, 1 is what the project promises")
+	cmd.Flags().Float64Var(&f.scale, "scale", 1, "size of the depth cases; 1: as promised")
 	return cmd
 }
 

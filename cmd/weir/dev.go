@@ -35,8 +35,9 @@ func devCommand(a *app) *cobra.Command {
 		Use:   "dev",
 		Short: "Postgres, Redis, a sweeper and a worker, until Ctrl-C",
 		Long: "Keep a private Postgres and Redis up, with a sweeper and a worker that knows the\n" +
-			"demo's jobs (checksum, sleep, fail, echo), until Ctrl-C. The data stay in ./" + devDir + "\n" +
-			"and are there again the next time. Settings of the environment are not used.",
+			"demo's jobs (checksum, sleep, fail, echo), until Ctrl-C. The data stay\n" +
+			"in ./" + devDir + " and are there again the next time. Settings of the\n" +
+			"environment are not used.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := untilStopped(cmd.Context())
