@@ -1,0 +1,34 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/worker"
+)
+
+// All turns of the queue are held by transactions that do not end, as by clients that are frozen. The worker comes back a few
+// times, within milliseconds and not with the next poll, and then claims without a turn.
+func TestTurnsThatNobodyGivesBackDelayAQueueByLittle(t *testing.T) {
+	t.Parallel()
+	r := setup(t, "none")
+	tx, err := r.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	w := r.worker(func(c *worker.Config) { c.Poll = time.Minute })
+	worker.Handle(w, func(context.Context, *worker.Job[task]) error { return nil })
+	const hold = `SELECT pg_advisory_xact_lock(hashtextextended(format('"%s".claim %s', $1::text, $2::text), n)) FROM generate_series(0, 7) n`
+	if _, err := tx.Exec(t.Context(), hold, r.namespace, job.DefaultQueue); err != nil {
+		t.Fatal(err)
+	}
+	id := r.add(task{})
+	u := r.run(w)
+	r.reaches(id, job.Completed)
+	if n := u.Stats().Contended; n < 5 {
+		t.Errorf("the worker gave way %d times before it claimed", n)
+	}
+}
