@@ -218,9 +218,7 @@ func TestAJobWithoutALogRowIsPutOffAndThenDiscarded(t *testing.T) {
 	if !strings.Contains(row.Error, "payload is missing") {
 		t.Errorf("error %q", row.Error)
 	}
-	if failed, _ := h.counts(); failed != 1 {
-		t.Errorf("OnError was told %d times", failed)
-	}
+	h.wasTold(t, 1, 1)
 }
 
 func TestAPayloadThatOutlivedTheLogIsFound(t *testing.T) {

@@ -143,9 +143,7 @@ func TestALostLeaseEndsTheHandlersAndTheWorkerGoesOn(t *testing.T) {
 			t.Errorf("attempt %d", row.Attempt)
 		}
 		r.await("the event", func() bool { return (<-stream).Type == worker.EventLeaseLost })
-		if failed, finished := h.counts(); failed != 1 || finished != 2 {
-			t.Errorf("%d failures and %d ends were told", failed, finished)
-		}
+		h.wasTold(t, 1, 2)
 	})
 }
 

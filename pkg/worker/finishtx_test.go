@@ -62,9 +62,7 @@ func TestFinishTxCompletesTheJobWithTheTransaction(t *testing.T) {
 		if n := r.count("SELECT count(*) FROM %s.effects"); n != 2 {
 			t.Errorf("%d effects", n)
 		}
-		if failed, finished := h.counts(); failed != 0 || finished != 2 {
-			t.Errorf("%d failures and %d ends were told", failed, finished)
-		}
+		h.wasTold(t, 0, 2)
 	})
 }
 
@@ -83,9 +81,7 @@ func TestFinishTxWithoutACommitIsAFailedAttempt(t *testing.T) {
 		if n := r.count("SELECT count(*) FROM %s.effects"); n != 0 {
 			t.Errorf("%d effects", n)
 		}
-		if failed, finished := h.counts(); failed != 2 || finished != 2 {
-			t.Errorf("%d failures and %d ends were told", failed, finished)
-		}
+		h.wasTold(t, 2, 2)
 	})
 }
 

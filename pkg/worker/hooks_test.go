@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/worker"
 )
@@ -106,6 +107,18 @@ func (h *hooks) counts() (failed, finished int) {
 	return len(h.failed), len(h.finished)
 }
 
+// wasTold waits until the hooks have heard of so many, which is after the row and the counts show it, and of no more.
+func (h *hooks) wasTold(t *testing.T, failed, finished int) {
+	t.Helper()
+	testenv.Eventually(t, soon, func() bool {
+		e, f := h.counts()
+		return e >= failed && f >= finished
+	}, "the hooks were not told")
+	if e, f := h.counts(); e != failed || f != finished {
+		t.Errorf("%d failures and %d ends were told, want %d and %d", e, f, failed, finished)
+	}
+}
+
 func TestEveryAttemptIsToldToTheHooksOnce(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "none")
@@ -125,10 +138,7 @@ func TestEveryAttemptIsToldToTheHooksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await("all jobs ended", func() bool { return r.count("SELECT count(*) FROM %s.live") == 0 })
-	failed, finished := h.counts()
-	if failed != 200 || finished != 400 {
-		t.Errorf("%d failures and %d ends were told, want 200 and 400", failed, finished)
-	}
+	h.wasTold(t, 200, 400)
 	for _, f := range h.finished {
 		if (f.err == nil) != (f.next.State == job.Completed) || f.next.WillRetry != (f.next.State == job.Retrying) {
 			t.Errorf("told %+v", f)
