@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -20,6 +21,9 @@ func (l *Loaded) derive() {
 	}
 	if c.Timing.Renew == 0 {
 		c.Timing.Renew = c.Timing.Lease / 5
+	}
+	if c.Worker.Children.Count == 0 {
+		c.Worker.Children.Count = min(runtime.NumCPU(), 1000)
 	}
 	if c.Worker.Concurrency == 0 {
 		c.Worker.Concurrency = slotsOf(c.Worker.Queues)

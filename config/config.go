@@ -15,7 +15,13 @@ type Config struct {
 	Timing   Timing   `mapstructure:"timing"`
 	Worker   Worker   `mapstructure:"worker"`
 	Sweeper  Sweeper  `mapstructure:"sweeper"`
-	Log      Log      `mapstructure:"log"`
+	// Limits are the limits of keys that this file owns: a sweeper writes them to the database when it starts, and takes away those that it
+	// once wrote and that are not in the list any more. When the key is left out it touches none.
+	Limits []Limit `mapstructure:"limits"`
+	// Queues are the limits of queues for the whole fleet that this file owns, in the same way.
+	Queues []QueueLimit `mapstructure:"queues"`
+	Log    Log          `mapstructure:"log"`
+	Trace  Trace        `mapstructure:"trace"`
 }
 
 // Postgres says how to reach the database, the only authority.
@@ -91,6 +97,11 @@ type Worker struct {
 	ExitsBy time.Duration `mapstructure:"exits_by" default:"auto" min:"1s" max:"48h" auto:"worker.grace + timing.lease"`
 	// Abandon leaves handlers that ignore their cancellation to the end of the lease instead of releasing their jobs.
 	Abandon bool `mapstructure:"abandon" default:"false"`
+	// Modes are the execution modes that the process accepts: inline, forked, spawned. Empty means all.
+	Modes    []string `mapstructure:"modes" oneof:"inline|forked|spawned"`
+	Children Children `mapstructure:"children"`
+	// Handlers are programs and HTTP servers that run jobs.
+	Handlers []Handler `mapstructure:"handlers"`
 	// HTTP listens on 127.0.0.1:9465 by default.
 	HTTP HTTP `mapstructure:"http" default:"127.0.0.1:9465"`
 }
@@ -103,6 +114,75 @@ type Queue struct {
 	Slots int
 	// Weight is the queue's share when Worker.Concurrency binds, relative to the others'. Load makes it 1 when it is not said.
 	Weight int
+	// Modes are the execution modes in which the process runs the queue's jobs. Nil means those of the worker.
+	Modes []string
+}
+
+// Bytes is a size.
+type Bytes int64
+
+// Children tunes the child processes of a worker.
+type Children struct {
+	// Count is the most forked children, each of which runs one job at a time.
+	Count int `mapstructure:"count" default:"auto" min:"1" max:"1000" auto:"one for each processor"`
+	// MaxJobs is how many jobs a forked child runs before it is replaced.
+	MaxJobs int `mapstructure:"max_jobs" default:"1000" min:"1" max:"1000000000"`
+	// MaxRSS is how much memory a child and what it started may hold resident; above it they are killed.
+	MaxRSS Bytes `mapstructure:"max_rss" default:"512MiB" min:"16MiB" max:"1024GiB"`
+	// MaxAge is how long a forked child lives.
+	MaxAge time.Duration `mapstructure:"max_age" default:"1h" min:"1s" max:"30d"`
+	// Env names variables that children see beside PATH, HOME, LANG, TZ and their kind.
+	Env []string `mapstructure:"env" form:"variables"`
+}
+
+// Handler runs the jobs of a kind: a program, or an HTTP server.
+type Handler struct {
+	// Kind is the kind of the jobs.
+	Kind string
+	// Command is a program and its arguments. Nil means a webhook.
+	Command []string
+	// Webhook is the URL to which jobs are posted. Empty means a command.
+	Webhook string
+	// Dir is where the command runs; relative to the folder of the file, which it is by default.
+	Dir string
+	// Env is added to the command's environment: NAME=value, or NAME to pass on the worker's.
+	Env []string
+	// TokenFile holds the bearer token that is sent to the webhook. Empty means none.
+	TokenFile string
+	// Timeout is how long an attempt may run. Zero means the worker's.
+	Timeout time.Duration
+	// RetryAfter is how long a job is put off that asks to be tried later. Zero means 1m.
+	RetryAfter time.Duration
+	// Slots is the most jobs of the kind that the process runs at once. Zero means as many as the queues allow.
+	Slots int
+	// MaxRSS is as in Children. Zero means that.
+	MaxRSS Bytes
+}
+
+// Limit is how many jobs may hold a key at once, or start with it in a window. It counts before what the jobs say themselves.
+type Limit struct {
+	// Name is the key's name, byte for byte; of a prefix, without its star.
+	Name string
+	// Prefix says that the entry is for all keys whose names begin with Name. The entry of the key itself, else the longest prefix, counts.
+	Prefix bool
+	// Rate says that it is about rates; else it is about locks.
+	Rate bool
+	// Limit is how many jobs hold the key at once, where zero lets none start; of a rate, how many start in a window.
+	Limit int
+	// Per is a rate's window.
+	Per time.Duration
+}
+
+// QueueLimit is what all workers together may do with a queue.
+type QueueLimit struct {
+	// Name is the queue's name, byte for byte.
+	Name string
+	// Limit is how many of its jobs run at once. Zero means any number.
+	Limit int
+	// Rate is how many of its jobs start in a window of Per. Zero means any number.
+	Rate int
+	// Per is Rate's window.
+	Per time.Duration
 }
 
 // HTTP is a listener for /livez, /readyz and /metrics: no job data and no login.
@@ -118,8 +198,11 @@ type Sweeper struct {
 	HTTP       HTTP       `mapstructure:"http" default:"127.0.0.1:9466"`
 	Retention  Retention  `mapstructure:"retention"`
 	Partitions Partitions `mapstructure:"partitions"`
+	// Schedules are the schedules that this file owns, under the owner "config": a sweeper declares them when it starts, and removes those that it
+	// once declared and that are not in the list any more. When the key is left out it touches none.
+	Schedules []Schedule `mapstructure:"schedules"`
 	// DutiesOff are the duties that this sweeper leaves to others.
-	DutiesOff []string `mapstructure:"duties_off" oneof:"recover|wake|expire|rotate|uniques|sessions|stragglers|counts"`
+	DutiesOff []string `mapstructure:"duties_off" oneof:"recover|wake|fire|unblock|reconcile|expire|rotate|uniques|reports|sessions|stragglers|counts"`
 }
 
 // Retention is how long ended jobs can be looked up (database clock).
@@ -136,6 +219,13 @@ type Partitions struct {
 	Every string `mapstructure:"every" default:"day" oneof:"day|hour|minute"`
 	// Ahead is how many partitions are made in advance.
 	Ahead int `mapstructure:"ahead" default:"2" min:"1" max:"100"`
+}
+
+// Trace says whether a process makes OpenTelemetry spans of what it does.
+type Trace struct {
+	// Enabled sends them to the program's own provider, that of otel.SetTracerProvider: exporter, sampling and what else
+	// belongs to one are its business. Without one there are none.
+	Enabled bool `mapstructure:"enabled" default:"false"`
 }
 
 // Log says what a process writes about itself.

@@ -15,10 +15,11 @@
 // Durations need a unit: 250ms, 15s, 1h30m, 14d, 1d12h. Whole numbers are written in decimal, without quotes. Text that YAML
 // takes for something else (a number, a date, null) needs quotes. The word auto, where a key allows it, asks for the derived default.
 //
-// Two settings are lists. In a variable they have one compact form: WEIR_WORKER_QUEUES="critical=50*4,mail=20" is
-// name=slots*weight (no weight is 1; a name with a comma, an equals sign, an asterisk, a double quote or outer spaces is written as a
-// Go string literal in double quotes), WEIR_SWEEPER_DUTIES_OFF="expire,rotate" is plain words. A list replaces that of the layer
-// below as a whole. Names of queues are data: their case, dots and letters are kept as they are.
+// Some settings are lists. In a variable they have one compact form: WEIR_WORKER_QUEUES="critical=50*4,mail=20" is
+// name=slots*weight (no weight is 1; a name with a comma, an equals sign, a double quote, a control character or outer spaces is
+// written as a Go string literal in double quotes), WEIR_LIMITS="tenant:*=3,stripe=100/1s" is name=limit for locks and name=limit/per for
+// rates, WEIR_QUEUES="mail=40+200/1s" is name=limit+starts/per or one of the two, WEIR_SWEEPER_DUTIES_OFF="expire,rotate" is plain words. A list replaces that of the layer
+// below as a whole. Names of queues and keys are data: their case, dots and letters are kept as they are.
 //
 // A variable whose value is the empty string counts as not set. An unknown WEIR_ variable is an error, except WEIR_CONFIG,
 // those that begin with WEIR_TEST_, WEIR_JOB_ or WEIR_DEMO_, and those that Kubernetes makes for a service

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/weirq/weir/config"
@@ -69,7 +70,7 @@ func TestQueuesFromAVariable(t *testing.T) {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
 	for i := range want {
-		if got[i] != want[i] {
+		if !reflect.DeepEqual(got[i], want[i]) {
 			t.Errorf("got %+v, want %+v", got[i], want[i])
 		}
 	}

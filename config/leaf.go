@@ -17,6 +17,11 @@ var (
 	typeBool     = reflect.TypeFor[bool]()
 	typeDuration = reflect.TypeFor[time.Duration]()
 	typeQueues   = reflect.TypeFor[[]Queue]()
+	typeLimits   = reflect.TypeFor[[]Limit]()
+	typeFleet    = reflect.TypeFor[[]QueueLimit]()
+	typeSchedule = reflect.TypeFor[[]Schedule]()
+	typeHandlers = reflect.TypeFor[[]Handler]()
+	typeBytes    = reflect.TypeFor[Bytes]()
 	typeWords    = reflect.TypeFor[[]string]()
 )
 
@@ -113,8 +118,17 @@ func (l *leaf) defaultValue() (any, string) {
 
 // zero returns the empty value of the leaf's type.
 func (l *leaf) zero() any {
-	if l.typ == typeWords {
+	switch l.typ {
+	case typeWords:
 		return []string{}
+	case typeLimits:
+		return []Limit{}
+	case typeFleet:
+		return []QueueLimit{}
+	case typeHandlers:
+		return []Handler{}
+	case typeSchedule:
+		return []Schedule{}
 	}
 	return reflect.Zero(l.typ).Interface()
 }

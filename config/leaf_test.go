@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,15 @@ func samples(t *testing.T) map[string]sample {
 		"worker.concurrency":           {file: "7", env: "8"},
 		"worker.queues": {file: "Mail.eu=3", env: `A.b=2*4,"a,b=c"=1,naïve=1`,
 			fileYAML: "[{name: Mail.eu, slots: 3}]"},
+		"worker.modes":             {file: "inline,forked", env: "spawned", fileYAML: "[inline, forked]"},
+		"worker.children.count":    {file: "3", env: "5"},
+		"worker.children.max_jobs": {file: "200", env: "1"},
+		"worker.children.max_rss":  {file: "1GiB", env: "20MiB"},
+		"worker.children.max_age":  {file: "30m", env: "2d"},
+		"worker.children.env":      {file: "STRIPE_KEY,AWS_*", env: "_x", fileYAML: "[STRIPE_KEY, AWS_*]"},
+		"worker.handlers": {file: `[{"command":["python3","render.py",""],"kind":"pdf.render","slots":2,"timeout":"2m"}]`,
+			env:      `[{"kind":"x","retry_after":"5s","webhook":"https://h/a,b"}]`,
+			fileYAML: `[{kind: pdf.render, command: [python3, render.py, ""], slots: 2, timeout: 2m}]`},
 		"worker.grace":                {file: "10s", env: "0s"},
 		"worker.exits_by":             {file: "50s", env: "70s"},
 		"worker.abandon":              {file: "true", env: "false"},
@@ -68,8 +78,15 @@ func samples(t *testing.T) map[string]sample {
 		"sweeper.partitions.every":    {file: "hour", env: "day"},
 		"sweeper.partitions.ahead":    {file: "6", env: "7"},
 		"sweeper.duties_off":          {file: "expire", env: "rotate,counts", fileYAML: "[expire]"},
-		"log.level":                   {file: "debug", env: "error"},
-		"log.format":                  {file: "json", env: "text"},
+		"sweeper.schedules": {file: `[{"name":"a","every":"1m","kind":"k"}]`, env: `[{"name":"b, c","cron":"0 3 * * *","zone":"Europe/Berlin","kind":"k","payload":{"n":1}}]`,
+			fileYAML: "[{name: a, every: 60s, kind: k}]"},
+		"limits": {file: "tenant:*=3,stripe=100/1s", env: `"a,b=c"=0,naïve*=1,"a\nb"=2,s=5/1m`,
+			fileYAML: `[{key: "tenant:*", limit: 3}, {rate: stripe, limit: 100, per: 1s}]`},
+		"queues": {file: "mail=40+200/1s", env: `A.b=1,"a,b=c"=5/250ms,d=1/1h`,
+			fileYAML: "[{name: mail, limit: 40, rate: {limit: 200, per: 1s}}]"},
+		"log.level":     {file: "debug", env: "error"},
+		"log.format":    {file: "json", env: "text"},
+		"trace.enabled": {file: "true", env: "false"},
 	}
 }
 
@@ -173,10 +190,13 @@ func TestDefaultsFillEveryField(t *testing.T) {
 		Timing: config.Timing{Lease: 15 * time.Second, Renew: 3 * time.Second, Recover: time.Second,
 			ResultRetryFor: 10 * time.Minute, Expire: 5 * time.Second, MissingPayloadGrace: time.Minute},
 		Worker: config.Worker{Concurrency: 50, Queues: []config.Queue{{Name: "default", Slots: 50, Weight: 1}},
-			Grace: 30 * time.Second, ExitsBy: 45 * time.Second, HTTP: config.HTTP{Listen: "127.0.0.1:9465"}},
+			Grace: 30 * time.Second, ExitsBy: 45 * time.Second, HTTP: config.HTTP{Listen: "127.0.0.1:9465"},
+			Modes: []string{}, Handlers: []config.Handler{}, Children: config.Children{
+				Count: runtime.NumCPU(), MaxJobs: 1000, MaxRSS: 512 << 20, MaxAge: time.Hour, Env: []string{}}},
 		Sweeper: config.Sweeper{HTTP: config.HTTP{Listen: "127.0.0.1:9466"},
 			Retention:  config.Retention{Completed: 24 * time.Hour, Dead: 14 * 24 * time.Hour},
-			Partitions: config.Partitions{Every: "day", Ahead: 2}, DutiesOff: []string{}},
+			Partitions: config.Partitions{Every: "day", Ahead: 2}, Schedules: []config.Schedule{}, DutiesOff: []string{}},
+		Limits: []config.Limit{}, Queues: []config.QueueLimit{},
 		Log: config.Log{Level: "info", Format: "text"},
 	}
 	if !reflect.DeepEqual(l.Config, want) {

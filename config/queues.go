@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 const (
@@ -35,12 +36,45 @@ func queuesFrom(s string) (any, string) {
 
 // cutQueue reads the first item of s and returns what follows: nothing, or a comma and more.
 func cutQueue(s string) (q Queue, rest, problem string) {
+	name, numbers, rest, problem := cutItem(s)
+	if problem == "" {
+		problem = prefixed("the name ", checkName(name))
+	}
+	if problem != "" {
+		return q, "", problem
+	}
+	numbers, modes, hasModes := strings.Cut(numbers, "@")
+	numbers, ok := strings.CutPrefix(numbers, "=")
+	if !ok {
+		return q, "", fmt.Sprintf("%s has no slots; write name=slots or name=slots*weight", show(name))
+	}
+	slots, weight, weighted := strings.Cut(numbers, "*")
+	q = Queue{Name: name, Weight: 1}
+	if hasModes {
+		q.Modes = strings.Split(modes, "+")
+		if problem = checkModes(q.Modes); problem != "" {
+			return q, "", fmt.Sprintf("modes of %s: %s", show(name), problem)
+		}
+	}
+	if q.Slots, problem = intWithin(slots, 1, maxSlots); problem != "" {
+		return q, "", fmt.Sprintf("slots of %s: %s", show(name), problem)
+	}
+	if weighted {
+		if q.Weight, problem = intWithin(weight, 1, maxWeight); problem != "" {
+			return q, "", fmt.Sprintf("weight of %s: %s", show(name), problem)
+		}
+	}
+	return q, rest, ""
+}
+
+// cutItem cuts the first item of a compact list into its name, which may be quoted, what follows up to a comma, "=" included,
+// and the rest, its comma included.
+func cutItem(s string) (name, value, rest, problem string) {
 	s = strings.TrimLeft(s, " ")
-	name := ""
 	if strings.HasPrefix(s, `"`) {
 		quoted, err := strconv.QuotedPrefix(s)
 		if err != nil {
-			return q, "", "the quoted name has no end"
+			return "", "", "", "the quoted name has no end"
 		}
 		name, _ = strconv.Unquote(quoted)
 		s = s[len(quoted):]
@@ -49,37 +83,35 @@ func cutQueue(s string) (q Queue, rest, problem string) {
 	} else {
 		name, s = strings.TrimSpace(s), ""
 	}
-	numbers, rest := s, ""
+	value = s
 	if i := strings.IndexByte(s, ','); i >= 0 {
-		numbers, rest = s[:i], s[i:]
+		value, rest = s[:i], s[i:]
 	}
-	if problem := checkName(name); problem != "" {
-		return q, "", "the name " + problem
-	}
-	numbers, ok := strings.CutPrefix(strings.TrimSpace(numbers), "=")
-	if !ok {
-		return q, "", fmt.Sprintf("%s has no slots; write name=slots or name=slots*weight", show(name))
-	}
-	slots, weight, weighted := strings.Cut(numbers, "*")
-	q = Queue{Name: name, Weight: 1}
-	if q.Slots, problem = intWithin(slots, maxSlots); problem != "" {
-		return q, "", fmt.Sprintf("slots of %s: %s", show(name), problem)
-	}
-	if weighted {
-		if q.Weight, problem = intWithin(weight, maxWeight); problem != "" {
-			return q, "", fmt.Sprintf("weight of %s: %s", show(name), problem)
-		}
-	}
-	return q, rest, ""
+	return name, strings.TrimSpace(value), rest, ""
 }
 
-// intWithin reads a number from 1 to most.
-func intWithin(s string, most int) (int, string) {
+// prefixed puts words before a problem if there is one.
+func prefixed(words, problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return words + problem
+}
+
+// intWithin reads a number from least to most.
+func intWithin(s string, least, most int) (int, string) {
 	n, problem := parseInt(s)
-	if problem == "" && (n < 1 || n > most) {
-		problem = fmt.Sprintf("%d is out of range: 1 to %d", n, most)
+	if problem == "" && (n < least || n > most) {
+		problem = fmt.Sprintf("%d is out of range: %d to %d", n, least, most)
 	}
 	return n, problem
+}
+
+// checkModes checks the modes of a queue.
+func checkModes(modes []string) string {
+	l := &leaf{typ: typeWords, oneOf: []string{"inline", "forked", "spawned"}}
+	_, problem := l.wordsFrom(modes)
+	return problem
 }
 
 // checkQueues checks the list as a whole; its items were checked one by one.
@@ -109,16 +141,23 @@ func checkQueues(queues []Queue) string {
 func formatQueues(queues []Queue) string {
 	items := make([]string, len(queues))
 	for i, q := range queues {
-		name := q.Name
-		if strings.ContainsAny(name, `,=*"`) || strings.TrimSpace(name) != name {
-			name = strconv.Quote(name)
-		}
-		items[i] = fmt.Sprintf("%s=%d", name, q.Slots)
+		items[i] = fmt.Sprintf("%s=%d", compactName(q.Name), q.Slots)
 		if q.Weight != 1 {
 			items[i] += fmt.Sprintf("*%d", q.Weight)
 		}
+		if len(q.Modes) > 0 {
+			items[i] += "@" + strings.Join(q.Modes, "+")
+		}
 	}
 	return strings.Join(items, ",")
+}
+
+// compactName writes a name as cutItem reads it.
+func compactName(name string) string {
+	if name == "" || strings.ContainsAny(name, `,="`) || strings.TrimSpace(name) != name || strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // slotsOf returns how many jobs the queues can run together.

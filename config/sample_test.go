@@ -89,7 +89,12 @@ func TestEveryCommentedKeyOfTheFullSampleIsRight(t *testing.T) {
 func TestWhatIsPrintedIsReadAgainTheSame(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", sampleFile(t, "weir.yaml"), sampleFile(t, "weir.full.yaml"),
-		"timing: {lease: 20s, poll: 1500ms}\nworker: {grace: 1h1s, queues: [{name: 'a, b', slots: 2, weight: 3}]}\nsweeper: {duties_off: [wake, counts], http: {listen: off}}"} {
+		"timing: {lease: 20s, poll: 1500ms}\nworker: {grace: 1h1s, queues: [{name: 'a, b', slots: 2, weight: 3}]}\nsweeper: {duties_off: [wake, counts], http: {listen: off}}",
+		`limits: [{key: "*", limit: 0}, {key: " a,=\n*", limit: 1}, {key: a, limit: 2}, {rate: a, limit: 2, per: 24h}, {rate: "a*", limit: 2, per: 1ms}]`,
+		`sweeper: {schedules: [{name: "a, b", every: 90s, first_in: 1s, kind: k, payload: {x: [1, 2.50, "y", null, true], "é": "\u0000"}, misfire: all, misfire_cap: 7, enabled: false, tags: [t], timeout: none, expires_in: 1d, queue: q, priority: 1, max_attempts: 3}, {name: c, cron: "@daily", zone: Europe/Berlin, kind: k}]}`,
+		"worker: {queues: [{name: a, slots: 1, modes: [forked, spawned]}], handlers: [{kind: a, command: [/bin/x, '', '-c'], dir: d, env: [A=b, C], max_rss: 16MiB}, " +
+			"{kind: b, webhook: 'http://h', token_file: /t, retry_after: 90s, timeout: 1ms, slots: 3}]}",
+		"queues: [{name: ' a+1/s', limit: 1}, {name: b, rate: {limit: 7, per: 90s}}, {name: c, limit: 3, rate: {limit: 1, per: 1h30m}}]"} {
 		l := mustRead(t, text)
 		again := mustRead(t, "", environOf(l)...)
 		want := l.Config

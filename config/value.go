@@ -46,6 +46,16 @@ func (l *leaf) fromText(s string) (v any, problem string) {
 		return s == "true", ""
 	case typeQueues:
 		return queuesFrom(s)
+	case typeLimits:
+		return limitsFrom(s)
+	case typeFleet:
+		return queueLimitsFrom(s)
+	case typeHandlers:
+		return handlersFrom(s)
+	case typeBytes:
+		return bytesFrom(s, l.min, l.max)
+	case typeSchedule:
+		return schedulesFrom(l, s)
 	default:
 		return l.wordsFrom(strings.Split(s, ","))
 	}
@@ -82,7 +92,13 @@ func (l *leaf) wordsFrom(items []string) (any, string) {
 	words := []string{}
 	for _, item := range items {
 		item = strings.TrimSpace(item)
-		if problem := l.checkWord(item); problem != "" {
+		problem := ""
+		if l.form == "variables" {
+			problem = checkVariable(item)
+		} else {
+			problem = l.checkWord(item)
+		}
+		if problem != "" {
 			return nil, problem
 		}
 		if slices.Contains(words, item) {
@@ -145,6 +161,14 @@ func (l *leaf) format(v any) string {
 		return formatDuration(v)
 	case []Queue:
 		return formatQueues(v)
+	case []Limit:
+		return formatLimits(v)
+	case []QueueLimit:
+		return formatQueueLimits(v)
+	case []Handler:
+		return formatHandlers(v)
+	case []Schedule:
+		return formatSchedules(v)
 	case []string:
 		return strings.Join(v, ",")
 	case string:

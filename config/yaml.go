@@ -159,6 +159,21 @@ func (f *file) leaf(n *yaml.Node, l *leaf) {
 	case typeWords:
 		f.words(n, l)
 		return
+	case typeLimits:
+		f.limits(n, l)
+		return
+	case typeFleet:
+		f.queueLimits(n, l)
+		return
+	case typeHandlers:
+		f.handlers(n, l)
+		return
+	case typeSchedule:
+		f.schedules(n, l)
+		return
+	case typeHandlers:
+		f.handlers(n, l)
+		return
 	}
 	if problem := scalar(n, l); problem != "" {
 		f.fault(f.at(n.Line), l.key, problem)

@@ -8,7 +8,7 @@ import (
 )
 
 // queueFields are the keys of one entry of worker.queues.
-var queueFields = []string{"name", "slots", "weight"}
+var queueFields = []string{"name", "slots", "weight", "modes"}
 
 // queues reads a list of {name, slots, weight}. A list, so that names stay data: their case and dots are kept.
 func (f *file) queues(n *yaml.Node, l *leaf) {
@@ -54,11 +54,18 @@ func (f *file) queue(n *yaml.Node, key string) (Queue, bool) {
 		problem := ""
 		switch name {
 		case "name":
-			q.Name, problem = queueName(v)
+			q.Name, problem = plainText(v)
+			if problem == "" {
+				problem = checkName(q.Name)
+			}
 		case "slots":
-			q.Slots, problem = queueNumber(v, maxSlots)
+			q.Slots, problem = wholeNumber(v, 1, maxSlots)
 		case "weight":
-			q.Weight, problem = queueNumber(v, maxWeight)
+			q.Weight, problem = wholeNumber(v, 1, maxWeight)
+		case "modes":
+			if q.Modes, problem = texts(v); problem == "" {
+				problem = checkModes(q.Modes)
+			}
 		default:
 			problem = "unknown key" + didYouMean(Nearest(name, queueFields))
 		}
@@ -72,16 +79,17 @@ func (f *file) queue(n *yaml.Node, key string) (Queue, bool) {
 	return q, len(f.errs) == before
 }
 
-func queueName(n *yaml.Node) (string, string) {
+// plainText reads a name; a number would be one in YAML's reading.
+func plainText(n *yaml.Node) (string, string) {
 	if n.Anchor != "" || n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 		return "", "is " + kindOf(n) + ", must be text; put it in quotes"
 	}
-	return n.Value, checkName(n.Value)
+	return n.Value, ""
 }
 
-func queueNumber(n *yaml.Node, most int) (int, string) {
+func wholeNumber(n *yaml.Node, least, most int) (int, string) {
 	if n.Anchor != "" || n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {
 		return 0, "is " + kindOf(n) + ", must be a whole number"
 	}
-	return intWithin(n.Value, most)
+	return intWithin(n.Value, least, most)
 }

@@ -35,11 +35,13 @@ const (
 // ranks is the picture in CONTRIBUTING.md from the bottom up. A package and those below its folder are one unit; a unit
 // imports units of a lower rank alone.
 var ranks = map[string]int{
-	"pkg/job": 0,
+	"pkg/job":          0,
+	"internal/cadence": 0,
 
-	"pkg/pgstore": 1,
-	"pkg/coord":   1,
-	"config":      1,
+	"pkg/pgstore":    1,
+	"pkg/coord":      1,
+	"internal/child": 1, // processes; pkg/worker runs jobs in them
+	"config":         1,
 
 	"pkg/client": 2,
 
@@ -58,6 +60,7 @@ var ranks = map[string]int{
 	"cmd/worker":  6,
 	"cmd/sweeper": 6,
 	"cmd/weir":    6,
+	"bench":       6, // starts bench/peers, a module of its own that imports what it measures
 	"test":        6,
 }
 
@@ -83,7 +86,8 @@ var strangers = map[string][]string{
 // clientDeps are the modules that a producer takes in with pkg/client, with what they themselves need.
 var clientDeps = []string{
 	"github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9", "github.com/oklog/ulid/v2",
-	"go.opentelemetry.io/otel", // its API; see clientBans for the rest
+	"go.opentelemetry.io/otel",       // its API; see clientBans for the rest
+	"github.com/netresearch/go-cron", // which needs nothing itself
 }
 
 var clientBans = []string{

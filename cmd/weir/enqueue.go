@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ type enqueueFlags struct {
 	wait                      wait
 	noTimeout                 bool
 	tags, meta                []string
+	keys, limits, rates       []string
+	unique                    uniqueFlags
+	onDiscard                 string
 }
 
 // wait is how long --wait waits; zero: not at all. It looks like a flag without a value, and may have one.
@@ -67,6 +71,11 @@ func enqueueCommand(a *app) *cobra.Command {
 	flags.BoolVar(&f.noTimeout, "no-timeout", false, "let an attempt run for ever")
 	flags.StringVar(&f.backoff, "backoff", "", "wait after a failure: poly, \"fixed 5s\" or\n\"exp 1s 1h\" (default: its handler's)")
 	flags.StringVar(&f.id, "id", "", "the job's id; one that exists changes nothing")
+	flags.StringArrayVar(&f.keys, "key", nil, "a mutex: one job of this `NAME` runs at a time;\nmay be repeated, as --limit and --rate")
+	flags.StringArrayVar(&f.limits, "limit", nil, "at most so many of a name: `NAME=N`")
+	flags.StringArrayVar(&f.rates, "rate", nil, "NAME=N/PER[*WEIGHT]: at most N starts in a\nwindow, such as stripe=100/s")
+	f.unique.on(flags)
+	flags.StringVar(&f.onDiscard, "on-discard", "", "add a job of this `KIND` if it is discarded")
 	flags.StringArrayVar(&f.tags, "tag", nil, "a tag; may be repeated")
 	flags.StringArrayVar(&f.meta, "meta", nil, "name=value; may be repeated")
 	flags.Var(&f.wait, "wait", "wait for the end and print the result;\n--wait=30s: at most so long")
@@ -92,9 +101,13 @@ func (a *app) enqueue(ctx context.Context, args []string, f enqueueFlags) error 
 			return a.await(ctx, s, e, time.Duration(f.wait.duration))
 		}
 		if a.json {
-			return a.printJSON(enqueuedJSON{ID: e.ID, Duplicate: e.Duplicate})
+			return a.printJSON(enqueuedJSON{ID: e.ID, Duplicate: e.Duplicate, Replaced: e.Replaced})
 		}
-		a.print("%s%s\n", e.ID, map[bool]string{true: "  was there before: nothing changed"}[e.Duplicate])
+		note := map[bool]string{true: "  was there before: nothing changed"}[e.Duplicate]
+		if !e.Replaced.IsZero() {
+			note = "  in the place of " + e.Replaced.String()
+		}
+		a.print("%s%s\n", e.ID, note)
 		return nil
 	})
 }
@@ -102,6 +115,7 @@ func (a *app) enqueue(ctx context.Context, args []string, f enqueueFlags) error 
 type enqueuedJSON struct {
 	ID        job.ID          `json:"id"`
 	Duplicate bool            `json:"duplicate,omitempty"`
+	Replaced  job.ID          `json:"replaced,omitzero"`
 	State     job.State       `json:"state,omitempty"`
 	Result    json.RawMessage `json:"result,omitempty"`
 	Error     string          `json:"error,omitempty"`
@@ -116,7 +130,7 @@ func (a *app) await(ctx context.Context, s *session, e client.Enqueued, limit ti
 	switch {
 	case errors.As(err, &failed):
 		if a.json {
-			if err := a.printJSON(enqueuedJSON{e.ID, e.Duplicate, failed.State, nil, failed.Message}); err != nil {
+			if err := a.printJSON(enqueuedJSON{e.ID, e.Duplicate, e.Replaced, failed.State, nil, failed.Message}); err != nil {
 				return err
 			}
 		}
@@ -126,7 +140,7 @@ func (a *app) await(ctx context.Context, s *session, e client.Enqueued, limit ti
 	case err != nil:
 		return err
 	case a.json:
-		return a.printJSON(enqueuedJSON{e.ID, e.Duplicate, job.Completed, result, ""})
+		return a.printJSON(enqueuedJSON{e.ID, e.Duplicate, e.Replaced, job.Completed, result, ""})
 	case len(result) == 0:
 		a.print("%s  completed\n", e.ID)
 		return nil
@@ -190,6 +204,13 @@ func (f *enqueueFlags) options() (o job.Options, err error) {
 			return o, err
 		}
 	}
+	if o.Keys, err = f.jobKeys(); err != nil {
+		return o, err
+	}
+	o.OnDiscard = f.onDiscard
+	if o.Unique, err = f.unique.option(); err != nil {
+		return o, err
+	}
 	for _, pair := range f.meta {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok {
@@ -201,4 +222,40 @@ func (f *enqueueFlags) options() (o job.Options, err error) {
 		o.Metadata[name] = value
 	}
 	return o, nil
+}
+
+// jobKeys reads --key, --limit and --rate. A name may hold anything: what stands behind the last = is the number.
+func (f *enqueueFlags) jobKeys() (keys []job.Key, err error) {
+	for _, name := range f.keys {
+		keys = append(keys, job.Mutex(name))
+	}
+	for _, text := range f.limits {
+		i := strings.LastIndexByte(text, '=')
+		n, err := strconv.Atoi(text[i+1:])
+		if i < 0 || err != nil {
+			return nil, usageError{fmt.Errorf("--limit is %q, want NAME=N", text)}
+		}
+		keys = append(keys, job.Limit(text[:i], n))
+	}
+	for _, text := range f.rates {
+		i := strings.LastIndexByte(text, '=')
+		if i < 0 {
+			return nil, usageError{fmt.Errorf("--rate is %q, want NAME=N/PER, such as stripe=100/s", text)}
+		}
+		rate, weight, weighted := strings.Cut(text[i+1:], "*")
+		n, per, err := parseRate(rate)
+		if err != nil {
+			return nil, err
+		}
+		k := job.Rate(text[:i], n, per)
+		if weighted {
+			w, err := strconv.Atoi(weight)
+			if err != nil {
+				return nil, usageError{fmt.Errorf("--rate is %q, want a number behind the *", text)}
+			}
+			k = k.Weight(w)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
 }

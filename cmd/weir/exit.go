@@ -69,15 +69,16 @@ func codeOf(err error) int {
 		field  *job.FieldError
 		refuse refusedError
 		away   unreachable
+		file   ownedByFile
 	)
 	switch {
 	case errors.As(err, &usage), errors.As(err, &conf), errors.As(err, &field):
 		return exitUsage
-	case errors.As(err, &refuse):
+	case errors.As(err, &refuse), errors.As(err, &file):
 		return exitRefused
 	case errors.As(err, &away):
 		return exitUnreachable
-	case errors.Is(err, client.ErrNotFound):
+	case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrNoLimit):
 		return exitNotFound
 	case strings.HasPrefix(err.Error(), "unknown command "): // cobra's own, for the root
 		return exitUsage

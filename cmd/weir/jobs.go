@@ -16,15 +16,36 @@ var _ = add(jobsCommand)
 
 func jobsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "jobs", Short: "look at jobs, cancel, retry or delete them"}
-	cmd.AddCommand(a.jobsList(), a.jobsShow(), a.jobsTail(), a.jobsCancel(), a.jobsRetry(), a.jobsDelete())
+	cmd.AddCommand(a.jobsList(), a.jobsShow(), a.jobsTail(), a.jobsCancel(), a.jobsRetry(), a.jobsChange(), a.jobsDelete())
 	return cmd
 }
 
 // filterFlags select jobs.
 type filterFlags struct {
-	queue, kind, state, tag string
-	since                   duration
+	queue, kind, state, tag, key string
+	since                        duration
+	before                       beforeID
 }
+
+// beforeID is the id behind which a listing or an action goes on.
+type beforeID struct{ job.ID }
+
+// Set implements pflag.Value.
+func (b *beforeID) Set(s string) (err error) {
+	b.ID, err = job.ParseID(s)
+	return err
+}
+
+// String implements pflag.Value: nothing for none.
+func (b *beforeID) String() string {
+	if b.IsZero() {
+		return ""
+	}
+	return b.ID.String()
+}
+
+// Type implements pflag.Value.
+func (b *beforeID) Type() string { return "ID" }
 
 func (f *filterFlags) on(cmd *cobra.Command) {
 	var states []string
@@ -35,17 +56,19 @@ func (f *filterFlags) on(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kind, "kind", "", "jobs of this kind")
 	cmd.Flags().StringVar(&f.state, "state", "", "jobs in this `STATE`: "+strings.Join(states[:3], ", ")+",\n"+strings.Join(states[3:7], ", ")+",\n"+strings.Join(states[7:], ", "))
 	cmd.Flags().StringVar(&f.tag, "tag", "", "jobs with this tag")
+	cmd.Flags().StringVar(&f.key, "key", "", "jobs with a lock or rate of this name")
 	cmd.Flags().Var(&f.since, "since", "jobs enqueued at most so long ago")
+	cmd.Flags().Var(&f.before, "before", "of these, those that are older than this job")
 }
 
 func (f *filterFlags) filter() client.Filter {
-	return client.Filter{Queue: f.queue, Kind: f.kind, State: job.State(f.state), Tag: f.tag, Since: time.Duration(f.since)}
+	return client.Filter{Queue: f.queue, Kind: f.kind, State: job.State(f.state), Tag: f.tag, Key: f.key, Since: time.Duration(f.since), Before: f.before.ID}
 }
 
 // text says in words what f selects.
 func (f *filterFlags) text() string {
 	var parts []string
-	for _, p := range [][2]string{{"queue", f.queue}, {"kind", f.kind}, {"state", f.state}, {"tag", f.tag}, {"enqueued since", f.since.String()}} {
+	for _, p := range [][2]string{{"queue", f.queue}, {"kind", f.kind}, {"state", f.state}, {"tag", f.tag}, {"key", f.key}, {"enqueued since", f.since.String()}, {"older than", f.before.String()}} {
 		if p[1] != "" {
 			parts = append(parts, p[0]+" "+p[1])
 		}
@@ -106,7 +129,7 @@ func (a *app) listJobs(ctx context.Context, s *session, f client.Filter, limit i
 	}
 	a.table([]string{"id", "kind", "queue", "state", ">tries", ">age"}, cells)
 	if more {
-		a.print("… and more: --limit, or --queue --kind --state --tag --since\n")
+		a.print("… and more: --limit, or --queue --kind --state --tag --key\n")
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (a *app) actCommand(t act) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: t.verb + " [ID...]", Short: t.short,
-		Long:    strings.ToUpper(t.verb[:1]) + t.verb[1:] + " the jobs named, or those that --queue, --kind, --state, --tag and --since\nselect together. The latter asks first, unless --yes is given.",
+		Long:    strings.ToUpper(t.verb[:1]) + t.verb[1:] + " the jobs named, or those that --queue, --kind, --state, --tag, --key and\n--since select together. The latter asks first, unless --yes is given.",
 		Example: fmt.Sprintf("  weir jobs %s 01JDX2ZZ4M\n  weir jobs %s --queue mail --since 1h --yes", t.verb, t.verb),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filtered := !f.filter().IsZero()
@@ -60,7 +60,7 @@ func (a *app) actCommand(t act) *cobra.Command {
 			case len(args) > 0 && filtered:
 				return usageError{errors.New("give ids or a filter, not both")}
 			case len(args) == 0 && !filtered:
-				return usageError{errors.New("give ids, or a filter: --queue, --kind, --state, --tag or --since")}
+				return usageError{errors.New("give ids, or a filter: --queue, --kind, --state, --tag, --key or --since")}
 			}
 			return a.connect(cmd.Context(), func(s *session) error {
 				if filtered {
@@ -102,8 +102,11 @@ func (a *app) actMany(ctx context.Context, s *session, t act, f filterFlags, yes
 			return err
 		}
 	}
+	var stopped *client.BatchError
 	n, err := t.many(s, ctx, f.filter())
 	switch {
+	case errors.As(err, &stopped) && !stopped.Before.IsZero():
+		return fmt.Errorf("%s %s, then: %w\n-> the same command with --before %s goes on", plural(n, "job"), t.past, stopped.Err, stopped.Before)
 	case err != nil && n > 0:
 		return fmt.Errorf("%s %s, then: %w", plural(n, "job"), t.past, err)
 	case err != nil:

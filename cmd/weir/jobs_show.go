@@ -56,6 +56,9 @@ func (a *app) showJob(r *job.Row, payload, stack bool) {
 	if r.Crashes > 0 {
 		a.print("crashes   %d: processes that died while they ran it\n", r.Crashes)
 	}
+	for _, k := range r.Keys {
+		a.field("key", k.String())
+	}
 	a.field("tags", strings.Join(r.Tags, ", "))
 	a.field("metadata", pairs(r.Metadata))
 	if !r.ParentID.IsZero() {

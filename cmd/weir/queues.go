@@ -15,7 +15,7 @@ import (
 var _ = add(queuesCommand)
 
 func queuesCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "queues", Short: "look at queues, pause or resume them"}
+	cmd := &cobra.Command{Use: "queues", Short: "look at queues, pause, resume or limit them"}
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "list", Short: "list queues: who serves them and what waits in them", Args: cobra.NoArgs,
@@ -26,6 +26,7 @@ func queuesCommand(a *app) *cobra.Command {
 		},
 		a.pauseCommand("pause", "queue", "stop the starting of a queue's jobs, everywhere", client.Queue),
 		a.pauseCommand("resume", "queue", "end a pause", client.Queue),
+		a.queuesLimit(),
 	)
 	return cmd
 }

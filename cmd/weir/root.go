@@ -42,8 +42,8 @@ const about = `Weir is a background-job queue on Postgres, with Redis for speed.
 
 Settings come from --config FILE and from WEIR_ variables: weir config.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (--yes is
-missing), 5 Postgres cannot be reached.`
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (--yes or
+--override is missing), 5 Postgres cannot be reached.`
 
 // root builds the tree of commands.
 func (a *app) root() *cobra.Command {

@@ -48,7 +48,7 @@ type Case struct {
 
 // Cases lists all cases in the order in which they run.
 func Cases() []Case {
-	return slices.Concat(enqueueCases(), processCases(), pickupCases(), costCases(), depthCases())
+	return slices.Concat(enqueueCases(), processCases(), pickupCases(), costCases(), keyCases(), depthCases())
 }
 
 // Env is where a case measures.

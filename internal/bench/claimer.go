@@ -17,7 +17,7 @@ import (
 type claimer struct {
 	store   *pgstore.Store
 	session job.ID
-	cursor  [pgstore.Priorities]pgstore.Position
+	cursor  [pgstore.Ranges]pgstore.Position
 	began   bool
 	waits   int // claims in a row that gave way
 }

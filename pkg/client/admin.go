@@ -44,13 +44,25 @@ func (c *Client) Cancel(ctx context.Context, ids ...job.ID) error {
 }
 
 func (c *Client) cancel(ctx context.Context, ids []job.ID) (live map[job.ID]job.ID, err error) {
+	var (
+		freed []string
+		rates []reservation
+	)
 	err = c.act(ctx, "cancel", targetOf(ids), func(store *pgstore.Store) (int, error) {
-		live, err = store.Cancel(ctx, ids, "cancelled by "+c.actor())
+		if rates, err = c.reserved(ctx, store, ids); err != nil {
+			return 0, err
+		}
+		live, freed, err = store.Cancel(ctx, ids, "cancelled by "+c.actor())
 		return len(live), err
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.pass(ctx, freed)
+	c.unreserve(ctx, rates, func(id job.ID) bool {
+		session, ok := live[id]
+		return ok && session.IsZero()
+	})
 	var running []job.ID
 	for id, session := range live {
 		if !session.IsZero() {
@@ -92,15 +104,19 @@ func (c *Client) missing(ctx context.Context, ids []job.ID) (errs []error) {
 
 // Retry makes a job due now: one that was discarded, cancelled or expired, under the same id and with all its attempts
 // anew, or one that waits for a retry or for its time. For a job that is due already nothing changes. The error is ErrNotFound if
-// there is no such job and a *StateError if it runs or has completed.
+// there is no such job, a *StateError if it runs or has completed, and a *DuplicateError if it is dead and a live job has its
+// unique key.
 func (c *Client) Retry(ctx context.Context, id job.ID) error {
 	if err := c.enter(); err != nil {
 		return err
 	}
 	defer c.leave()
-	n, err := c.retry(ctx, []job.ID{id})
-	if err != nil || n == 1 {
+	n, winner, err := c.retry(ctx, []job.ID{id})
+	switch {
+	case err != nil || n == 1:
 		return err
+	case !winner.IsZero():
+		return fmt.Errorf("retry job %s: %w", id, &DuplicateError{ID: winner})
 	}
 	row, err := c.store.Job(ctx, id)
 	switch {
@@ -112,17 +128,25 @@ func (c *Client) Retry(ctx context.Context, id job.ID) error {
 	return fmt.Errorf("retry: %w", &StateError{ID: id, State: row.State})
 }
 
-func (c *Client) retry(ctx context.Context, ids []job.ID) (int, error) {
+// retry returns how many jobs are due now, and a live job that has the unique key of one that is not.
+func (c *Client) retry(ctx context.Context, ids []job.ID) (n int, winner job.ID, err error) {
 	var revived []pgstore.Revived
-	err := c.act(ctx, "retry", targetOf(ids), func(store *pgstore.Store) (n int, err error) {
-		revived, err = store.Revive(ctx, ids)
+	err = c.act(ctx, "retry", targetOf(ids), func(store *pgstore.Store) (int, error) {
+		all, err := store.Revive(ctx, ids)
+		for _, r := range all {
+			if r.Winner.IsZero() {
+				revived = append(revived, r)
+			} else {
+				winner = r.Winner
+			}
+		}
 		return len(revived), err
 	})
 	if err != nil {
-		return 0, err
+		return 0, job.ID{}, err
 	}
 	c.hints.wakeRevived(revived)
-	return len(revived), nil
+	return len(revived), winner, nil
 }
 
 // Delete forgets a job, with its payload, outcome and attempts. The error is ErrNotFound if there is none and a
@@ -144,12 +168,24 @@ func (c *Client) Delete(ctx context.Context, id job.ID) error {
 }
 
 func (c *Client) remove(ctx context.Context, ids []job.ID) (n int, err error) {
+	var (
+		gone  map[job.ID]bool
+		freed []string
+		rates []reservation
+	)
 	err = c.act(ctx, "delete", targetOf(ids), func(store *pgstore.Store) (int, error) {
-		gone, err := store.Delete(ctx, ids)
-		n = len(gone)
-		return n, err
+		if rates, err = c.reserved(ctx, store, ids); err != nil {
+			return 0, err
+		}
+		gone, freed, err = store.Delete(ctx, ids)
+		return len(gone), err
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	c.pass(ctx, freed)
+	c.unreserve(ctx, rates, func(id job.ID) bool { return gone[id] })
+	return len(gone), nil
 }
 
 // act does something by hand and writes down who did it, both or neither.

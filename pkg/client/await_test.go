@@ -102,13 +102,13 @@ func TestAwaitOutlivesALostConnection(t *testing.T) {
 	_, namespace := testenv.Schema(t)
 	c := clientOn(t, pool, namespace)
 	id := c.enqueue(t, welcome{})
-	proxy.loseAnswerTo("stmtcache") // the next statement that is prepared: Await's first
+	proxy.LoseAnswerTo("stmtcache") // the next statement that is prepared: Await's first
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.Await[sum](within(t, 10*time.Second), c.Client, id)
 		done <- err
 	}()
-	testenv.Eventually(t, 5*time.Second, func() bool { return proxy.connections() > 1 }, "no new connection")
+	testenv.Eventually(t, 5*time.Second, func() bool { return proxy.Connections() > 1 }, "no new connection")
 	if err := c.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}

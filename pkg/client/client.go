@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weirq/weir/pkg/coord"
 	"github.com/weirq/weir/pkg/job"
@@ -35,6 +36,9 @@ type Config struct {
 	// Actor is who is named in the table of actions for what is done by hand: Cancel, Retry, Delete, Pause, Resume. Zero
 	// means user@host.
 	Actor string
+	// Tracing gets OpenTelemetry spans: one for each call that enqueues, and, from workers on this client, one for each attempt.
+	// Nil means none; otel.GetTracerProvider() is the program's own.
+	Tracing trace.TracerProvider
 	// Logger gets a line when Redis goes away and when it is back. Nil discards it.
 	Logger *slog.Logger
 }
@@ -51,6 +55,7 @@ type Client struct {
 	hints  hinter
 	local  locals
 	resets resets
+	gate   *gate
 
 	mu     sync.Mutex
 	closed bool
@@ -89,6 +94,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*Client, error) {
 		open:  map[*pgx.Conn]*pending{},
 	}
 	c.clock.ids.Store(&job.IDs{})
+	c.gate = newGate(pool.Config().MaxConns)
 	c.clock.client, c.queue.client, c.hints.client = c, c, c
 	return c, nil
 }

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -143,6 +144,7 @@ func (q *coalescer) flush() error {
 		return q.refuse(err)
 	}
 	defer conn.Release()
+	runtime.Gosched() // those that the last batch has woken are about to come back: let them come along
 	batch := q.take()
 	f := flush{queue: q, conn: conn, store: q.client.store.On(conn)}
 	f.send(batch, false)

@@ -254,7 +254,7 @@ func TestAStormOfCancelledCallersOpensNoConnections(t *testing.T) { // B80
 		})
 	}
 	wg.Wait()
-	if n := proxy.connections(); n > 15 {
+	if n := proxy.Connections(); n > 15 {
 		t.Errorf("%d connections were opened", n)
 	}
 	if _, err := c.Enqueue(within(t, 5*time.Second), welcome{}); err != nil {

@@ -16,6 +16,7 @@ func TestTheClientBringsFewDependencies(t *testing.T) {
 		"github.com/weirq/weir/pkg/", "github.com/jackc/", "golang.org/x/text/", "golang.org/x/sync/", // ours, pgx and its own
 		"github.com/redis/go-redis/", "github.com/cespare/xxhash/", "github.com/dgryski/go-rendezvous", "go.uber.org/atomic", // go-redis
 		"github.com/oklog/ulid/", "go.opentelemetry.io/otel", // the API, see below
+		"github.com/weirq/weir/internal/cadence", "github.com/netresearch/go-cron", // the rhythm of schedules
 	}
 	for _, path := range strings.Fields(string(out)) {
 		ok := false

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,13 @@ const (
 
 // Enqueued says what became of one job.
 type Enqueued struct {
+	// ID is the job's, or that of the job to which its unique key belongs: always one that is committed, or of the caller's own
+	// transaction.
 	ID job.ID
-	// Duplicate is true if a job with this id was there before. Then nothing was changed.
+	// Duplicate is true if a job with this id, or with this unique key, was there before. Then nothing was changed.
 	Duplicate bool
+	// Replaced is the job that was ended for this one (job.Replace). Zero: none was.
+	Replaced job.ID
 }
 
 // draft is a job that is checked but not sent.
@@ -30,6 +35,8 @@ type draft struct {
 	job  pgstore.NewJob // ID is zero until it is minted
 	own  bool           // the id is the caller's: it must stay
 	size int            // bytes, about
+
+	fails, same bool // of a unique job: what makes a lost key an error
 }
 
 // draft checks a job and copies what the caller may change after the call: a statement may be under way for longer.
@@ -50,12 +57,18 @@ func (c *Client) draft(ctx context.Context, args job.Args, options ...job.Option
 	}
 	d := draft{own: !o.ID.IsZero(), job: pgstore.NewJob{
 		ID: o.ID, Kind: kind, Queue: o.Queue, Payload: payload, Priority: o.Priority, MaxAttempts: o.MaxAttempts,
-		Delay: o.Delay, ScheduledAt: o.ScheduledAt, ExpiresIn: o.ExpiresIn, Timeout: o.Timeout,
-		Backoff: o.Backoff.String(), Tags: slices.Clone(o.Tags), Metadata: maps.Clone(o.Metadata),
-		Known: !o.ID.IsZero(),
+		Delay: o.Delay, ScheduledAt: o.ScheduledAt, ExpiresIn: o.ExpiresIn, Timeout: o.Timeout, Mode: o.Mode,
+		Backoff: o.Backoff.String(), Keys: slices.Clone(o.Keys), Tags: slices.Clone(o.Tags), Metadata: maps.Clone(o.Metadata),
+		OnDiscard: o.OnDiscard, Known: !o.ID.IsZero(),
 	}}
+	if err := d.unique(&o, args, payload); err != nil {
+		return draft{}, err
+	}
 	d.job.Parent, d.job.Trace = c.lineage(ctx)
 	d.size = 200 + len(kind) + len(o.Queue) + len(payload)
+	for _, k := range d.job.Keys {
+		d.size += 2*len(k.Name()) + 20 // in the log and in the live row
+	}
 	for _, tag := range d.job.Tags {
 		d.size += len(tag)
 	}
@@ -128,23 +141,23 @@ func idsOf(drafts []draft) []job.ID {
 	return ids
 }
 
-// batches cuts jobs, sorted by id, into what one statement takes. An id that comes twice is sent once, as it comes first.
+// batches cuts jobs, sorted by id, into what one statement takes: first those that are not unique. An id that comes twice is
+// sent once, as it comes first.
 func batches(drafts []draft) [][]pgstore.NewJob {
 	order := make([]*draft, len(drafts))
 	for i := range drafts {
 		order[i] = &drafts[i]
 	}
 	slices.SortStableFunc(order, func(a, b *draft) int { return bytes.Compare(a.job.ID[:], b.job.ID[:]) })
+	order = slices.CompactFunc(order, func(a, b *draft) bool { return a.job.ID == b.job.ID })
+	slices.SortStableFunc(order, func(a, b *draft) int { return cmp.Compare(a.kindOfStatement(), b.kindOfStatement()) })
 	var (
 		out  [][]pgstore.NewJob
 		part []pgstore.NewJob
 		size int
 	)
 	for i, d := range order {
-		if i > 0 && d.job.ID == order[i-1].job.ID {
-			continue
-		}
-		if len(part) == maxJobs || len(part) > 0 && size+d.size > maxBytes {
+		if len(part) == maxJobs || len(part) > 0 && (size+d.size > maxBytes || d.kindOfStatement() != order[i-1].kindOfStatement()) {
 			out, part, size = append(out, part), nil, 0
 		}
 		part, size = append(part, d.job), size+d.size
@@ -152,22 +165,15 @@ func batches(drafts []draft) [][]pgstore.NewJob {
 	return append(out, part)
 }
 
+func (d *draft) kindOfStatement() int {
+	if d.job.Unique != nil {
+		return 1
+	}
+	return 0
+}
+
 // isDuplicate reports whether id was there before, by the answer to its statement.
 func isDuplicate(out *pgstore.Enqueued, id job.ID) bool {
 	// One that was inserted by a transaction that began after our statement and committed before it is not listed.
 	return out.Inserted == 0 || out.Duplicates[id]
-}
-
-// results turns the answers to the statements of a call into the results of its jobs, in the call's order.
-func results(drafts []draft, duplicate func(job.ID) bool) []Enqueued {
-	out := make([]Enqueued, len(drafts))
-	seen := map[job.ID]bool{} // of ids given by the caller: ours differ
-	for i := range drafts {
-		id := drafts[i].job.ID
-		out[i] = Enqueued{ID: id, Duplicate: duplicate(id) || seen[id]}
-		if drafts[i].own {
-			seen[id] = true
-		}
-	}
-	return out
 }

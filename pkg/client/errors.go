@@ -17,6 +17,8 @@ import (
 var (
 	// ErrNotFound reports that there is no such job: it was never committed, or its retention is over.
 	ErrNotFound = pgstore.ErrNotFound
+	// ErrNoLimit reports that there is no such entry of limits.
+	ErrNoLimit = errors.New("client: there is no such limit")
 	// ErrClosed reports a call after Close.
 	ErrClosed = errors.New("client: closed")
 	// ErrReadOnly reports that the server took no writes until Config.Timeout was over: a standby, or a primary that was

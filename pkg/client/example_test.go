@@ -47,6 +47,22 @@ func ExampleClient_Enqueue() {
 	// Output: invoice.send mail scheduled {"order":7} <nil>
 }
 
+func ExampleClient_SetLimit() {
+	ctx, pool, namespace, done := example()
+	defer done()
+	c, _ := client.New(pool, client.Config{Namespace: namespace})
+	defer c.Close()
+
+	keys := []job.Key{job.Limit("tenant:7", 5), job.Rate("stripe", 100, time.Second).Weight(3)}
+	e, _ := c.Enqueue(ctx, Invoice{Order: 7}, job.Options{Keys: keys})
+
+	// While jobs wait: all tenants have three at a time now, whatever their jobs say.
+	_ = c.SetLimit(ctx, client.Limit{Key: "tenant:", Prefix: true, N: 3}, false)
+	x, err := c.Explain(ctx, e.ID)
+	fmt.Println(x.Job.Keys[0], x.Job.Keys[1], x.Locks[0].Limit, x.Why, err)
+	// Output: tenant:7 (limit 5) stripe (rate 100 per 1s, weight 3) 3 [no worker] <nil>
+}
+
 func ExampleClient_EnqueueMany() {
 	ctx, pool, namespace, done := example()
 	defer done()

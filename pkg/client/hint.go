@@ -15,6 +15,11 @@ import (
 // maxQueues is how many queues can have hints waiting for Redis. What is beyond is left to the sweeper's wake.
 const maxQueues = 1024
 
+// hintEvery is how long hints gather after some that found no idle worker at all: for the same queues the next ones would
+// most likely find none either. They are late by so much and never left out: a worker that has registered since may have
+// claimed before their commit.
+const hintEvery = 2 * time.Millisecond
+
 // Wake tells idle workers that queues have jobs: after the commit of a transaction in which EnqueueTx or EnqueueSQLTx
 // was called, or an INSERT that Weir did not see. It is never needed, only sooner. An error of Redis is returned.
 func (c *Client) Wake(ctx context.Context, queues ...string) error {
@@ -102,6 +107,8 @@ type hinter struct {
 	mu        sync.Mutex
 	pending   map[string]coord.Hint // by queue
 	isRunning bool
+	deaf      map[string]coord.Hint // while it rests: what found no idle worker
+	urgent    chan struct{}         // while it rests: closed when a hint comes for another queue
 }
 
 // announce wakes workers for jobs that were inserted: one of this process, others by Redis.
@@ -127,6 +134,10 @@ func (s *hinter) wake(a announcements) {
 	defer s.mu.Unlock()
 	for _, h := range a {
 		s.mergeLocked(h)
+		if _, ok := s.deaf[h.Queue]; !ok && s.urgent != nil {
+			close(s.urgent)
+			s.urgent = nil
+		}
 	}
 	if !s.isRunning && len(s.pending) > 0 {
 		s.isRunning = true
@@ -164,14 +175,41 @@ func (s *hinter) run() {
 			return
 		}
 		s.mu.Unlock()
-		hints := make([]coord.Hint, 0, len(pending))
+		hints, jobs := make([]coord.Hint, 0, len(pending)), 0
 		for _, h := range pending {
-			hints = append(hints, h)
+			hints, jobs = append(hints, h), jobs+h.Count
 		}
 		// Bounded by the bus, which also says in the log when Redis goes and comes. A hint that is lost is made up for
 		// by the sweeper's wake and the workers' polls.
-		_ = s.client.bus.Wake(context.Background(), hints...)
+		if unmet, _ := s.client.bus.Announce(context.Background(), hints...); unmet > 0 && unmet >= jobs {
+			s.rest(pending)
+		}
 	}
+}
+
+// rest waits for hintEvery, or for a hint for a queue that is not among the deaf.
+func (s *hinter) rest(deaf map[string]coord.Hint) {
+	urgent := make(chan struct{})
+	s.mu.Lock()
+	s.deaf, s.urgent = deaf, urgent
+	for queue := range s.pending { // it came while the script ran
+		if _, ok := deaf[queue]; !ok {
+			s.urgent = nil
+		}
+	}
+	isUrgent := s.urgent == nil
+	s.mu.Unlock()
+	if !isUrgent {
+		timer := time.NewTimer(hintEvery)
+		defer timer.Stop()
+		select {
+		case <-urgent:
+		case <-timer.C:
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf, s.urgent = nil, nil
 }
 
 // wakeRevived announces jobs that an operator made due.

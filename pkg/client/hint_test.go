@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,8 +54,13 @@ func idler(t *testing.T, rdb redis.UniversalClient, namespace string, queues ...
 
 func (w *idle) register(t *testing.T, queues ...string) {
 	t.Helper()
+	w.registerFree(t, 100, queues...)
+}
+
+func (w *idle) registerFree(t *testing.T, free int, queues ...string) {
+	t.Helper()
 	for _, queue := range queues {
-		if err := w.bus.Register(t.Context(), "worker", coord.Idle{Queue: queue, Free: 100}); err != nil {
+		if err := w.bus.Register(t.Context(), "worker", coord.Idle{Queue: queue, Free: free}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,6 +216,59 @@ func TestAWorkerOfTheSameProcessIsWokenWithoutRedis(t *testing.T) {
 	if len(got) != 3 {
 		t.Errorf("the worker was asked %d times: %+v", len(got), got)
 	}
+}
+
+// counting counts the scripts that are run.
+type counting struct {
+	redis.UniversalClient
+	scripts atomic.Int64
+}
+
+func (c *counting) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	c.scripts.Add(1)
+	return c.UniversalClient.EvalSha(ctx, sha, keys, args...)
+}
+
+func TestHintsThatFindNobodyGather(t *testing.T) {
+	t.Parallel()
+	rdb := &counting{UniversalClient: testenv.RedisClient(t, testenv.RedisMini)}
+	c := open(t, func(cfg *client.Config) { cfg.Redis, cfg.RedisTimeout = rdb, 2*time.Second })
+	c.enqueue(t, welcome{}) // learns the clock
+	before, began := rdb.scripts.Load(), time.Now()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				if _, err := c.Enqueue(t.Context(), welcome{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	if n, most := rdb.scripts.Load()-before, int64(took/(2*time.Millisecond))+2; n > most {
+		t.Errorf("400 jobs in %v, nobody idle: %d scripts, want at most %d", took, n, most)
+	}
+}
+
+func TestAWorkerThatComesWhileHintsGatherIsTold(t *testing.T) {
+	t.Parallel()
+	told(t, func(t *testing.T, c rig, w *idle) {
+		for i := range 50 {
+			c.enqueue(t, welcome{}, job.Options{Queue: "late"}) // nobody is idle: the next hint of this queue waits
+			if i%2 == 0 {
+				w.registerFree(t, 1, "late") // for one hint
+			} else {
+				w.registerFree(t, 1, "mail")
+				c.enqueue(t, welcome{}, job.Options{Queue: "mail"}) // another queue: it need not wait
+			}
+			c.enqueue(t, welcome{}, job.Options{Queue: "late"})
+			if h := w.next(t); h.Count < 1 || (h.Queue == "late") != (i%2 == 0) {
+				t.Fatalf("got %+v", h)
+			}
+		}
+	})
 }
 
 // silent is the address of a server that takes connections and never answers.

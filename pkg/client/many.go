@@ -16,13 +16,20 @@ import (
 // EnqueueMany stores up to 10,000 jobs, all or none, and returns once they are committed; the results are in the order
 // of jobs. It is the fastest way to enqueue: a statement takes 1,000 jobs or 4 MiB.
 //
-// A *job.FieldError names the job in Index. ctx and *UnknownError are as in Enqueue. Config.Timeout bounds each
+// A *job.FieldError and a *DuplicateError name the job in Index. ctx and *UnknownError are as in Enqueue. Config.Timeout bounds each
 // statement, not the call.
 func (c *Client) EnqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	defer c.leave()
+	ctx, end := c.traced(ctx, "enqueue", len(jobs))
+	got, err := c.enqueueMany(ctx, jobs)
+	end(got, err)
+	return got, err
+}
+
+func (c *Client) enqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("enqueue: %w", ended(ctx))
 	}
@@ -30,6 +37,11 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, 
 	if err != nil || len(drafts) == 0 {
 		return nil, err
 	}
+	return c.sendMany(ctx, drafts)
+}
+
+// sendMany stores drafts, all or none.
+func (c *Client) sendMany(ctx context.Context, drafts []draft) ([]Enqueued, error) {
 	if err := c.ready(ctx, drafts); err != nil {
 		return nil, err
 	}
@@ -41,7 +53,13 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []job.Spec) ([]Enqueued, 
 		if err == nil {
 			return got, nil
 		}
-		var unknown *UnknownError
+		var (
+			unknown   *UnknownError
+			duplicate *DuplicateError
+		)
+		if errors.As(err, &duplicate) {
+			return nil, duplicate
+		}
 		if errors.As(err, &unknown) {
 			return nil, err
 		}
@@ -74,8 +92,13 @@ type answer struct {
 
 // tryMany makes one attempt. An *UnknownError apart, its errors mean that nothing was stored.
 func (c *Client) tryMany(ctx context.Context, drafts []draft, deadline time.Time) ([]Enqueued, error) {
+	leave, err := c.gate.pass(ctx, drafts, deadline)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := c.acquire(ctx, deadline)
 	if err != nil {
+		leave()
 		return nil, err
 	}
 	// The statements outlive a caller that goes: to cut one off costs a connection, and many callers that go would
@@ -83,10 +106,11 @@ func (c *Client) tryMany(ctx context.Context, drafts []draft, deadline time.Time
 	done := make(chan answer, 1)
 	parts := batches(drafts)
 	c.background(func() {
+		defer leave()
 		defer conn.Release()
 		var a answer
-		if len(parts) == 1 {
-			a = c.sendOne(conn, drafts, parts[0])
+		if len(parts) == 1 && !isRefusing(drafts) {
+			a = c.sendOne(ctx, conn, drafts, parts[0])
 		} else {
 			a = c.sendParts(ctx, conn, drafts, parts)
 		}
@@ -99,22 +123,15 @@ func (c *Client) tryMany(ctx context.Context, drafts []draft, deadline time.Time
 	return nil, &UnknownError{IDs: idsOf(drafts), Err: ended(ctx)}
 }
 
-// sendOne stores what fits into one statement, which is its own transaction.
-func (c *Client) sendOne(conn *pgxpool.Conn, drafts []draft, part []pgstore.NewJob) answer {
-	sent := time.Now()
-	out, err := c.store.On(conn).Enqueue(context.Background(), part)
+// unsent says what an error of a statement means that was its own transaction.
+func (c *Client) unsent(drafts []draft, err error) answer {
 	switch {
 	case errors.Is(err, pgstore.ErrClockAhead):
 		c.clock.restart()
-		return answer{err: err}
 	case isUnknown(err):
-		return answer{err: &UnknownError{IDs: idsOf(drafts), Err: scrub(err)}}
-	case err != nil:
-		return answer{err: err}
+		err = &UnknownError{IDs: idsOf(drafts), Err: scrub(err)}
 	}
-	c.clock.learn(out.Now, sent)
-	c.hints.announce(part, &out, false)
-	return answer{results: results(drafts, func(id job.ID) bool { return isDuplicate(&out, id) })}
+	return answer{err: err}
 }
 
 // sendParts stores what needs several statements, in one transaction. Until COMMIT is sent nothing can have been stored,
@@ -126,9 +143,11 @@ func (c *Client) sendParts(ctx context.Context, conn *pgxpool.Conn, drafts []dra
 	if err != nil {
 		return answer{err: lost(err)}
 	}
-	duplicates := map[job.ID]bool{}
+	var s sums
 	hints := announcements{}
-	err = c.sendAll(ctx, tx, parts, duplicates, hints)
+	if err = c.sendAll(ctx, tx, parts, &s, hints); err == nil {
+		err = refused(drafts, s.winners)
+	}
 	own, cancel = c.own(ctx)
 	defer cancel()
 	if err != nil {
@@ -141,17 +160,18 @@ func (c *Client) sendParts(ctx context.Context, conn *pgxpool.Conn, drafts []dra
 		return answer{err: fmt.Errorf("commit: %w", err)}
 	}
 	c.hints.wake(hints)
-	return answer{results: results(drafts, func(id job.ID) bool { return duplicates[id] })}
+	c.pass(ctx, s.freed)
+	return answer{results: s.results(drafts)}
 }
 
-func (c *Client) sendAll(ctx context.Context, tx pgx.Tx, parts [][]pgstore.NewJob, duplicates map[job.ID]bool, hints announcements) error {
+func (c *Client) sendAll(ctx context.Context, tx pgx.Tx, parts [][]pgstore.NewJob, s *sums, hints announcements) error {
 	store := c.store.On(tx)
 	for _, part := range parts {
 		if ctx.Err() != nil { // the caller has gone: it need not wait to learn that nothing was stored
 			return ended(ctx)
 		}
 		sent := time.Now()
-		out, err := store.Enqueue(context.WithoutCancel(ctx), part)
+		out, err := put(context.WithoutCancel(ctx), store, part)
 		if err != nil {
 			if errors.Is(err, pgstore.ErrClockAhead) {
 				c.clock.restart()
@@ -160,11 +180,7 @@ func (c *Client) sendAll(ctx context.Context, tx pgx.Tx, parts [][]pgstore.NewJo
 		}
 		c.clock.learn(out.Now, sent)
 		hints.collect(part, &out, false)
-		for i := range part {
-			if isDuplicate(&out, part[i].ID) {
-				duplicates[part[i].ID] = true
-			}
-		}
+		s.add(part, &out)
 	}
 	return nil
 }

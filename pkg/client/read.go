@@ -19,12 +19,19 @@ type Filter struct {
 	Kind  string
 	State job.State
 	Tag   string
+	// Key takes jobs with a lock or a rate of this name.
+	Key string
 	// Since takes jobs enqueued at most so long ago, on the database clock, by the times in their ids.
 	Since time.Duration
+	// Before takes jobs with lower ids: older than that one. With nothing else it selects everything (IsZero).
+	Before job.ID
 }
 
 // IsZero reports whether f selects everything.
-func (f Filter) IsZero() bool { return f == Filter{} }
+func (f Filter) IsZero() bool {
+	f.Before = job.ID{}
+	return f == Filter{}
+}
 
 func (f Filter) validate() error {
 	if f.Queue != "" {
@@ -39,6 +46,9 @@ func (f Filter) validate() error {
 	}
 	if err := job.ValidateQueue(f.Tag); err != nil && f.Tag != "" { // tags have a queue's limits
 		return &job.FieldError{Field: "Tag", Got: fmt.Sprintf("%.64q", f.Tag), Limit: "up to 128 bytes of UTF-8 without control characters"}
+	}
+	if err := job.ValidateKey(f.Key); err != nil && f.Key != "" {
+		return &job.FieldError{Field: "Key", Got: fmt.Sprintf("%.64q", f.Key), Limit: "up to 255 bytes of UTF-8 without NUL, not beginning with \"weir.\""}
 	}
 	if f.State != "" && !f.State.Valid() {
 		return &job.FieldError{Field: "State", Got: fmt.Sprintf("%.64q", string(f.State)), Limit: "one of job.States"}
@@ -94,7 +104,7 @@ func (c *Client) page(ctx context.Context, f Filter) (pgstore.Page, error) {
 	if err := f.validate(); err != nil {
 		return pgstore.Page{}, err
 	}
-	page := pgstore.Page{Queue: f.Queue, Kind: f.Kind, State: f.State, Tag: f.Tag, Limit: pageSize}
+	page := pgstore.Page{Queue: f.Queue, Kind: f.Kind, State: f.State, Tag: f.Tag, Key: f.Key, Before: f.Before, Limit: pageSize}
 	if f.Since == 0 {
 		return page, nil
 	}

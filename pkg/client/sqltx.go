@@ -31,6 +31,13 @@ func (c *Client) EnqueueSQLTx(ctx context.Context, tx SQLTx, args job.Args, opti
 		return Enqueued{}, err
 	}
 	defer c.leave()
+	ctx, end := c.traced(ctx, traceName(args), 1)
+	e, err := c.enqueueSQL(ctx, tx, args, options)
+	end([]Enqueued{e}, err)
+	return e, err
+}
+
+func (c *Client) enqueueSQL(ctx context.Context, tx SQLTx, args job.Args, options []job.Options) (Enqueued, error) {
 	d, err := c.draft(ctx, args, options...)
 	if err != nil {
 		return Enqueued{}, err
@@ -52,8 +59,13 @@ func (c *Client) EnqueueSQLTx(ctx context.Context, tx SQLTx, args job.Args, opti
 		return Enqueued{}, c.failedSQL(tx, d.job.ID, err)
 	}
 	c.clock.learn(out.Now, sent)
+	if err := refused(one, out.Winners); err != nil {
+		return Enqueued{}, err
+	}
+	var s sums
+	s.add([]pgstore.NewJob{d.job}, &out)
 	c.hints.announce([]pgstore.NewJob{d.job}, &out, true)
-	return Enqueued{ID: d.job.ID, Duplicate: out.Inserted == 0}, nil
+	return s.results(one)[0], nil
 }
 
 // learnSQL learns the clock's offset on tx itself if it is not known.
@@ -71,7 +83,11 @@ func (c *Client) learnSQL(ctx context.Context, tx SQLTx) error {
 }
 
 func (c *Client) sendSQL(ctx context.Context, tx SQLTx, d draft) (pgstore.Enqueued, error) {
-	query, arg, err := c.store.EnqueueSQL([]pgstore.NewJob{d.job})
+	one := []pgstore.NewJob{d.job}
+	if d.job.Unique != nil {
+		return c.sendUniqueSQL(ctx, tx, one)
+	}
+	query, arg, err := c.store.EnqueueSQL(one)
 	if err != nil {
 		return pgstore.Enqueued{}, err
 	}
@@ -84,6 +100,18 @@ func (c *Client) sendSQL(ctx context.Context, tx SQLTx, d draft) (pgstore.Enqueu
 		return pgstore.Enqueued{}, err
 	}
 	return pgstore.ScanEnqueued(now, inserted, least, duplicates)
+}
+
+func (c *Client) sendUniqueSQL(ctx context.Context, tx SQLTx, jobs []pgstore.NewJob) (pgstore.Enqueued, error) {
+	query, args, err := c.store.EnqueueUniqueSQL(jobs)
+	if err != nil {
+		return pgstore.Enqueued{}, err
+	}
+	var a pgstore.UniqueAnswer
+	if err := queryRow(ctx, tx, a.Targets(), query, args...); err != nil {
+		return pgstore.Enqueued{}, err
+	}
+	return a.Enqueued(jobs)
 }
 
 // queryRow scans the one row of a query. SQLTx has no QueryRowContext: ent's transactions have none.
@@ -110,6 +138,9 @@ func (c *Client) failedSQL(tx SQLTx, id job.ID, err error) error {
 	if state == "WE001" || errors.Is(pgstore.Classify(err), pgstore.ErrClockAhead) {
 		c.clock.restart() // this transaction cannot be mended, the next one can
 		return fmt.Errorf("enqueue in transaction: %w", pgstore.ErrClockAhead)
+	}
+	if state == "55P03" {
+		return fmt.Errorf("enqueue in transaction: %w", ErrUndecided)
 	}
 	_, isTx := tx.(interface{ Commit() error })
 	if !isTx && (state == "" || isUnknown(err)) {

@@ -17,6 +17,9 @@ import (
 // idle workers goes out after the commit within InTx, and otherwise at once, with workers looking again for two seconds;
 // a job whose transaction takes longer starts by the sweeper's wake or the next poll. Wake is there to be sooner.
 //
+// A unique job whose key belongs to a transaction that is open waits for its end, as long as Config.Timeout lets it: two
+// transactions that take two keys in opposite orders are a deadlock, which Postgres ends with an error for one of them.
+//
 // It must not be called at the same time as anything else on tx. After an error tx is to be rolled back, or back to a
 // savepoint from before the call; nothing of the call is left then.
 func (c *Client) EnqueueTx(ctx context.Context, tx pgx.Tx, args job.Args, options ...job.Options) (Enqueued, error) {
@@ -24,6 +27,13 @@ func (c *Client) EnqueueTx(ctx context.Context, tx pgx.Tx, args job.Args, option
 		return Enqueued{}, err
 	}
 	defer c.leave()
+	ctx, end := c.traced(ctx, traceName(args), 1)
+	e, err := c.enqueueOneTx(ctx, tx, args, options)
+	end([]Enqueued{e}, err)
+	return e, err
+}
+
+func (c *Client) enqueueOneTx(ctx context.Context, tx pgx.Tx, args job.Args, options []job.Options) (Enqueued, error) {
 	d, err := c.draft(ctx, args, options...)
 	if err != nil {
 		return Enqueued{}, err
@@ -37,6 +47,13 @@ func (c *Client) EnqueueManyTx(ctx context.Context, tx pgx.Tx, jobs []job.Spec) 
 		return nil, err
 	}
 	defer c.leave()
+	ctx, end := c.traced(ctx, "enqueue", len(jobs))
+	got, err := c.enqueueAllTx(ctx, tx, jobs)
+	end(got, err)
+	return got, err
+}
+
+func (c *Client) enqueueAllTx(ctx context.Context, tx pgx.Tx, jobs []job.Spec) ([]Enqueued, error) {
 	drafts, err := c.drafts(ctx, jobs)
 	if err != nil || len(drafts) == 0 {
 		return nil, err
@@ -70,10 +87,10 @@ func (c *Client) enqueueTx(ctx context.Context, tx pgx.Tx, drafts []draft) ([]En
 	}
 	waiting := c.announcementsOf(tx)
 	hints := announcements{}
-	duplicates := map[job.ID]bool{}
+	var s sums
 	for _, part := range batches(drafts) {
 		sent := time.Now()
-		out, err := store.Enqueue(ctx, part)
+		out, err := put(ctx, store, part)
 		if err != nil {
 			if errors.Is(err, pgstore.ErrClockAhead) {
 				c.clock.restart() // this transaction cannot be mended, the next one can
@@ -82,18 +99,17 @@ func (c *Client) enqueueTx(ctx context.Context, tx pgx.Tx, drafts []draft) ([]En
 		}
 		c.clock.learn(out.Now, sent)
 		hints.collect(part, &out, waiting == nil)
-		for i := range part {
-			if isDuplicate(&out, part[i].ID) {
-				duplicates[part[i].ID] = true
-			}
-		}
+		s.add(part, &out)
+	}
+	if err := refused(drafts, s.winners); err != nil {
+		return nil, err
 	}
 	if waiting != nil {
-		waiting.add(hints, idsOf(drafts))
+		waiting.add(hints, idsOf(drafts), s.freed)
 	} else {
-		c.hints.wake(hints)
+		c.hints.wake(hints) // keys of replaced jobs are left to the sweeper: they are free when tx commits
 	}
-	return results(drafts, func(id job.ID) bool { return duplicates[id] }), nil
+	return s.results(drafts), nil
 }
 
 // pending is what a transaction of InTx has to announce once it is committed.
@@ -101,12 +117,14 @@ type pending struct {
 	mu    sync.Mutex
 	hints announcements
 	ids   []job.ID
+	freed []string // keys to pass on
 }
 
-func (p *pending) add(hints announcements, ids []job.ID) {
+func (p *pending) add(hints announcements, ids []job.ID, freed []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ids = append(p.ids, ids...)
+	p.freed = append(p.freed, freed...)
 	for key, h := range hints {
 		if old, ok := p.hints[key]; ok {
 			h.Count += old.Count
@@ -197,6 +215,7 @@ func (c *Client) commit(ctx context.Context, tx pgx.Tx, p *pending) error {
 			err = fmt.Errorf("commit: %w", scrub(err))
 		default:
 			c.hints.wake(p.hints)
+			c.pass(ctx, p.freed)
 		}
 		done <- err
 	})

@@ -18,7 +18,7 @@ import (
 )
 
 // lossy returns a client whose connections lead through a proxy.
-func lossy(t *testing.T) (rig, *proxy) {
+func lossy(t *testing.T) (rig, *testenv.Proxy) {
 	t.Helper()
 	pool, proxy := proxied(t)
 	_, namespace := testenv.Schema(t)
@@ -30,7 +30,7 @@ func lossy(t *testing.T) (rig, *proxy) {
 func TestALostAnswerToEnqueueIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	c, proxy := lossy(t)
-	proxy.loseAnswerTo("swallowed")
+	proxy.LoseAnswerTo("swallowed")
 	_, err := c.Enqueue(t.Context(), welcome{Note: "swallowed"})
 	var unknown *client.UnknownError
 	if !errors.As(err, &unknown) || len(unknown.IDs) != 1 {
@@ -62,7 +62,7 @@ func TestALostAnswerToManyIsAnUnknownOutcomeOfAll(t *testing.T) {
 			for i := range jobs {
 				jobs[i].Args = welcome{UserID: int64(i), Note: "swallowed"}
 			}
-			proxy.loseAnswerTo(test.marker)
+			proxy.LoseAnswerTo(test.marker)
 			_, err := c.EnqueueMany(t.Context(), jobs)
 			var unknown *client.UnknownError
 			if test.jobs > 1000 && test.marker != "commit" {
@@ -94,7 +94,7 @@ func TestALostAnswerToTheCommitOfInTxIsAnUnknownOutcome(t *testing.T) {
 	err := c.InTx(t.Context(), func(tx pgx.Tx) error {
 		e, err := c.EnqueueTx(t.Context(), tx, welcome{})
 		id = e.ID
-		proxy.loseAnswerTo("commit")
+		proxy.LoseAnswerTo("commit")
 		return err
 	})
 	var unknown *client.UnknownError

@@ -35,7 +35,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Bus sends and receives hints. It is safe for concurrent use. It owns no connection: the client is the caller's, who
+// Bus sends and receives hints and asks for locks and rates. It is safe for concurrent use. It owns no connection: the client is the caller's, who
 // closes it after the last call and after Run has returned.
 type Bus struct {
 	cfg     Config
@@ -130,6 +130,9 @@ type Stats struct {
 	HintsHeard     uint64 // hints received by this process
 	ControlsSent   uint64 // control messages published
 	ControlsHeard  uint64 // control messages received by this process
+	LocksGone      uint64 // members to be renewed that Redis did not have
+	LocksWrong     uint64 // members that Redis had and Postgres did not, found by WriteHolders: leaked ones, and grants not decided yet
+	LocksMissing   uint64 // members that Postgres had and Redis did not, found by WriteHolders
 	Garbled        uint64 // messages received that could not be read
 	Panics         uint64 // callbacks of a Receiver that panicked
 	Failures       uint64 // commands that got no answer, or an error
@@ -143,6 +146,7 @@ type Stats struct {
 type counters struct {
 	sent, unheard, lost, exhausted, heard atomic.Uint64
 	controlsSent, controlsHeard           atomic.Uint64
+	locksGone, locksWrong, locksMissing   atomic.Uint64
 	garbled, panics, failures, refused    atomic.Uint64
 	subscriptions                         atomic.Uint64
 	running, subscribed                   atomic.Int64
@@ -160,6 +164,9 @@ func (b *Bus) Stats() Stats {
 		HintsHeard:     c.heard.Load(),
 		ControlsSent:   c.controlsSent.Load(),
 		ControlsHeard:  c.controlsHeard.Load(),
+		LocksGone:      c.locksGone.Load(),
+		LocksWrong:     c.locksWrong.Load(),
+		LocksMissing:   c.locksMissing.Load(),
 		Garbled:        c.garbled.Load(),
 		Panics:         c.panics.Load(),
 		Failures:       c.failures.Load(),

@@ -111,3 +111,54 @@ func (b *Bus) shed(ctx context.Context) {
 		}
 	}
 }
+
+// ask is do for a command with an answer. The command may outlive the call, so the answer comes over a channel.
+func ask[T any](ctx context.Context, b *Bus, what string, call func(context.Context) (T, error)) (answer T, err error) {
+	if !b.Enabled() {
+		return answer, nil
+	}
+	came := make(chan T, 1)
+	err = b.do(ctx, what, func(ctx context.Context) error {
+		a, err := call(ctx)
+		came <- a
+		return err
+	})
+	if err != nil {
+		return answer, err
+	}
+	return <-came, nil
+}
+
+// fit returns how many items go into one call of a script, at least one.
+func fit[T any](items []T, size func(T) int) int {
+	n, sum := 0, 0
+	for n < len(items) && n < maxMembers {
+		sum += size(items[n])
+		if n > 0 && sum > maxKeys {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// millis is a duration for a script, in whole milliseconds, one at least.
+func millis(d time.Duration) int64 { return max(1, d.Milliseconds()) }
+
+// wrongLength is err, or says that a script's answer has another length than it must have.
+func wrongLength(err error, script string, got, want int) error {
+	if err == nil && got != want {
+		return fmt.Errorf("%s script returned %d values: want %d", script, got, want)
+	}
+	return err
+}
+
+// checkKeys checks the length of names of locks and rates.
+func checkKeys(what string, names ...string) error {
+	for _, name := range names {
+		if len(name) > maxKey {
+			return fmt.Errorf("%s: key of %d bytes: limit %d", what, len(name), maxKey)
+		}
+	}
+	return nil
+}

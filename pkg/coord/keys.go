@@ -22,6 +22,18 @@ func newKeys(namespace string) keys {
 // idle is the sorted set of the idle workers of a queue; score = free slots.
 func (k keys) idle(queue string) string { return k.prefix + "idle:" + queue }
 
+// progress is what a running job last said.
+func (k keys) progress(job string) string { return k.prefix + "progress:" + job }
+
+// lock is the sorted set of a key's holders; member = job, score = expiry in ms.
+func (k keys) lock(name string) string { return k.prefix + "lock:" + name }
+
+// rate is what reserve.lua keeps of a rate: a hash with the ends of its lines, a sorted set of buckets of time with what
+// started and is to start in them, one of the jobs and their instants, and one of the instants that were given back.
+func (k keys) rate(name string) []string {
+	return []string{k.prefix + "rate:" + name, k.prefix + "ratebuckets:" + name, k.prefix + "ratejobs:" + name, k.prefix + "rateholes:" + name}
+}
+
 // probe is written, for a millisecond, only to learn which connections lead to a read-only server.
 func (k keys) probe() string { return k.prefix + "probe" }
 

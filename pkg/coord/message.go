@@ -31,9 +31,9 @@ var errMessage = errors.New("coord: not a message")
 
 // hintBody writes a hint without its leading "h<count>", which wake.lua puts before it: each worker is told its share.
 //
-//	h3 0 g4xk2y1abc 4 12 mailmail.welcome
+//	h3+ 0 g4xk2y1abc 4 12 mailmail.welcome
 //
-// is type and count, hops, ready_at (microseconds, base 36, nothing for the zero time; a ~ before it: early), lengths of
+// is type and count (a + behind it: the worker still stands in the idle set), hops, ready_at (microseconds, base 36, nothing for the zero time; a ~ before it: early), lengths of
 // queue and kind in bytes, queue, kind. Lengths, not separators, part the names, so that these may hold any byte; what follows them is
 // ignored. A kind that does not fit is left out, which reads as "any": the receiver asks the database anyway.
 func hintBody(h Hint) string {
@@ -47,7 +47,7 @@ func hintBody(h Hint) string {
 	body := func(kind string) string {
 		return fmt.Sprintf(" %d %s %d %d %s%s", h.Hops, ready, len(h.Queue), len(kind), h.Queue, kind)
 	}
-	const head = len("h1000000000")
+	const head = len("h1000000000+")
 	if full := body(h.Kind); head+len(full) <= maxMessage {
 		return full
 	}
@@ -65,7 +65,9 @@ func parseHint(message string) (Hint, error) {
 	}
 	var h Hint
 	var errCount, errHops, errReady error
-	h.Count, errCount = number(fields[0])
+	count, stays := strings.CutSuffix(fields[0], "+")
+	h.Stays = stays
+	h.Count, errCount = number(count)
 	h.Hops, errHops = number(fields[1])
 	ready, early := strings.CutPrefix(fields[2], "~")
 	h.Early = early

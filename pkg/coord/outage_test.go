@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/coord"
 )
 
@@ -54,14 +55,14 @@ func TestALongSilenceHoldsNobodyUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			hop := newProxy(t, target)
-			rdb := redis.NewClient(&redis.Options{Addr: hop.addr(), MaxRetries: 3000})
+			hop := testenv.NewProxy(t, target)
+			rdb := redis.NewClient(&redis.Options{Addr: hop.Addr(), MaxRetries: 3000})
 			t.Cleanup(func() { _ = rdb.Close() })
 			b := coord.New(c.wrap(rdb), coord.Config{Namespace: newNamespace()})
 			must(t, b.Wake(t.Context(), coord.Hint{Queue: "q"}))
-			hop.set(target, true)
+			hop.Silence(true)
 			sendToSilence(t, b)
-			hop.set(target, false)
+			hop.Silence(false)
 			eventually(t, c.back, "commands get through again", func() bool {
 				return b.Wake(t.Context(), coord.Hint{Queue: "q"}) == nil
 			})
@@ -149,17 +150,17 @@ func (c *leavingClient) EvalSha(ctx context.Context, sha string, keys []string, 
 func TestSilenceIsNoticedBehindCallersWithShortDeadlines(t *testing.T) {
 	t.Parallel()
 	target := real(t).Options().Addr
-	hop := newProxy(t, target)
-	b := coord.New(dial(t, hop.addr()), coord.Config{Namespace: newNamespace()})
+	hop := testenv.NewProxy(t, target)
+	b := coord.New(dial(t, hop.Addr()), coord.Config{Namespace: newNamespace()})
 	must(t, b.Wake(t.Context(), coord.Hint{Queue: "q"}))
-	hop.set(target, true)
+	hop.Silence(true)
 	eventually(t, 5*time.Second, "the breaker opens", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_ = b.Wake(ctx, coord.Hint{Queue: "q"})
 		return !b.Healthy()
 	})
-	hop.set(target, false)
+	hop.Silence(false)
 	eventually(t, 6*time.Second, "commands get through again", func() bool {
 		return b.Wake(t.Context(), coord.Hint{Queue: "q"}) == nil
 	})

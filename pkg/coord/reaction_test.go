@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/coord"
 )
 
@@ -152,8 +153,8 @@ func TestEveryAnswerOfRedisHasItsReaction(t *testing.T) {
 func TestAfterAFailoverWithoutLostConnectionsHintsReachTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	former, next := private(t), private(t)
-	hop := newProxy(t, former.addr)
-	rdb := dial(t, hop.addr())
+	hop := testenv.NewProxy(t, former.addr)
+	rdb := dial(t, hop.Addr())
 	b := coord.New(rdb, patient("weir"))
 	p := listen(t, b, "w")
 	var warm sync.WaitGroup
@@ -161,7 +162,7 @@ func TestAfterAFailoverWithoutLostConnectionsHintsReachTheNewPrimary(t *testing.
 		warm.Go(func() { _ = b.Register(context.Background(), "w", coord.Idle{Queue: "q", Free: 1}) })
 	}
 	warm.Wait()
-	hop.set(next.addr, false)
+	hop.Lead(next.addr)
 	must(t, dial(t, former.addr).Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 
 	began := time.Now()

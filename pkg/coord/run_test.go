@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/coord"
 )
 
@@ -79,10 +80,10 @@ func TestAHalfOpenConnectionIsNoticedWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	rdb := real(t)
 	ns := newNamespace()
-	hop := newProxy(t, rdb.Options().Addr)
-	b := coord.New(dial(t, hop.addr()), coord.Config{Namespace: ns})
+	hop := testenv.NewProxy(t, rdb.Options().Addr)
+	b := coord.New(dial(t, hop.Addr()), coord.Config{Namespace: ns})
 	p := listen(t, b, "w")
-	hop.set(rdb.Options().Addr, true)
+	hop.Silence(true)
 	began := time.Now()
 	eventually(t, 6*time.Second, "the silence is noticed", func() bool { return b.Stats().Subscribed == 0 })
 	if took := time.Since(began); took > 5*time.Second {
@@ -95,7 +96,7 @@ func TestAHalfOpenConnectionIsNoticedWithinFiveSeconds(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("20 commands to a silent server took %v", took)
 	}
-	hop.set(rdb.Options().Addr, false)
+	hop.Silence(false)
 	wait(t, p.stands, "OnSubscribed once more")
 	hear(t, b, p, "w", 5*time.Second)
 }

@@ -12,6 +12,16 @@ var sources embed.FS
 var (
 	wakeScript     = script("wake")
 	registerScript = script("register")
+
+	acquireScript = script("acquire")
+	renewScript   = script("renew")
+	releaseScript = script("release")
+	writeScript   = script("write")
+	holdersScript = script("holders")
+
+	reserveScript   = script("reserve")
+	unreserveScript = script("unreserve")
+	holdScript      = script("hold")
 )
 
 // script loads one embedded file. A missing file is a programmer's mistake, found by any test.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,6 +35,10 @@ type Hint struct {
 	// Early says that the jobs' transaction may not have committed yet: who finds nothing looks again a few times.
 	Early bool
 
+	// Stays, on a received hint, says that this worker still stands in the queue's idle set, with fewer slots than it has
+	// free: it need not register before its claim, and corrects its score after it (`score`).
+	Stays bool
+
 	// Hops is how often the hint was passed on.
 	Hops int
 
@@ -42,11 +47,18 @@ type Hint struct {
 }
 
 // Wake tells as many idle workers of each hint as its jobs need: it pops them from the queue's idle set, fullest first,
-// until their free slots cover Count, and publishes to each one's own channel. A popped worker whose channel nobody
+// until their free slots cover Count, and publishes to each one's own channel. One that has slots left stays in the set with half
+// of them. A popped worker whose channel nobody
 // listens to does not count; the next one is taken (`receivers`). All hints together cost one round trip.
 //
 // No idle worker is no error: busy ones look for more when a slot is freed. Hints of one queue and kind are made one.
 func (b *Bus) Wake(ctx context.Context, hints ...Hint) error {
+	_, err := b.Announce(ctx, hints...)
+	return err
+}
+
+// Announce does what Wake does and returns how many of the jobs found no idle worker.
+func (b *Bus) Announce(ctx context.Context, hints ...Hint) (unmet int, err error) {
 	return b.wake(ctx, "wake", "", nil, hints)
 }
 
@@ -55,14 +67,16 @@ func (b *Bus) Wake(ctx context.Context, hints ...Hint) error {
 // any idle worker, not the fullest, or two workers that do not know a kind would throw it at each other until it is
 // exhausted. After MaxHops the hint is dropped and Forward returns nil. A hint made here, not received, is sent as it is.
 func (b *Bus) Forward(ctx context.Context, h Hint) error {
-	return b.wake(ctx, "forward", h.heard, nil, b.passOn([]Hint{h}))
+	_, err := b.wake(ctx, "forward", h.heard, nil, b.passOn([]Hint{h}))
+	return err
 }
 
 // Leave takes a worker out of the idle sets of queues and then, in the same script, wakes others for the hints in
 // forward: one more worker for a queue whose claim filled every slot (`fullForward`; Count 1), or those who take over
 // what a closing worker was told (`closeForward`). Leaving comes first (`leaveFirst`), or the worker might wake itself.
 func (b *Bus) Leave(ctx context.Context, worker string, queues []string, forward ...Hint) error {
-	return b.wake(ctx, "leave", worker, queues, b.passOn(forward))
+	_, err := b.wake(ctx, "leave", worker, queues, b.passOn(forward))
+	return err
 }
 
 // passOn makes received hints one hop older, without those that have gone far enough.
@@ -81,30 +95,32 @@ func (b *Bus) passOn(hints []Hint) []Hint {
 	return out
 }
 
-// wake runs the one script behind all three.
-func (b *Bus) wake(ctx context.Context, what, worker string, leave []string, hints []Hint) error {
+// wake runs the one script behind all of them.
+func (b *Bus) wake(ctx context.Context, what, worker string, leave []string, hints []Hint) (unmet int, err error) {
 	if !b.Enabled() {
-		return nil
+		return 0, nil
 	}
 	for _, h := range hints {
 		if len(h.Queue) > maxName {
-			return fmt.Errorf("%s: queue name of %d bytes: limit %d", what, len(h.Queue), maxName)
+			return 0, fmt.Errorf("%s: queue name of %d bytes: limit %d", what, len(h.Queue), maxName)
 		}
 	}
 	hints = merge(hints)
 	for len(leave)+len(hints) > 0 {
 		part := hints[:min(len(hints), maxHints)]
 		hints = hints[len(part):]
-		if err := b.wakePart(ctx, what, worker, leave, part); err != nil {
+		n, err := b.wakePart(ctx, what, worker, leave, part)
+		if err != nil {
 			b.count.lost.Add(uint64(len(part) + len(hints)))
-			return err
+			return 0, err
 		}
+		unmet += n
 		leave = nil
 	}
-	return nil
+	return unmet, nil
 }
 
-func (b *Bus) wakePart(ctx context.Context, what, worker string, leave []string, hints []Hint) error {
+func (b *Bus) wakePart(ctx context.Context, what, worker string, leave []string, hints []Hint) (unmet int, err error) {
 	names := make([]string, 0, len(leave)+len(hints))
 	for _, queue := range leave {
 		names = append(names, b.keys.idle(queue))
@@ -119,7 +135,8 @@ func (b *Bus) wakePart(ctx context.Context, what, worker string, leave []string,
 		names = append(names, b.keys.idle(h.Queue))
 		args = append(args, h.Count, rank(h), hintBody(h))
 	}
-	return b.do(ctx, what, func(ctx context.Context) error {
+	var short atomic.Int64 // a caller that left does not wait for the command
+	err = b.do(ctx, what, func(ctx context.Context) error {
 		got, err := wakeScript.Run(ctx, b.rdb, names, args...).Int64Slice()
 		if err != nil {
 			return err
@@ -129,8 +146,10 @@ func (b *Bus) wakePart(ctx context.Context, what, worker string, leave []string,
 		}
 		b.count.sent.Add(uint64(got[0]))
 		b.count.unheard.Add(uint64(got[1]))
+		short.Store(got[2])
 		return nil
 	})
+	return int(short.Load()), err
 }
 
 // rank picks the idle worker: -1 the fullest, otherwise one by lot.

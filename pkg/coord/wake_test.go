@@ -120,6 +120,32 @@ func TestLeavingWakesAnotherInTheSameScript(t *testing.T) {
 	})
 }
 
+// A worker that is woken for less than it has free needs no round trip before its claim; one that is woken for all of it is out
+// of the set, and both are told.
+func TestAWorkerWithSlotsLeftStaysInTheIdleSet(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, rdb *redis.Client) {
+		b := coord.New(rdb, patient(newNamespace()))
+		l := listen(t, b, "w")
+		must(t, b.Register(t.Context(), "w", coord.Idle{Queue: "q", Free: 10}))
+		for _, stays := range []bool{true, true, false} { // 10 free, then 4, then 1
+			must(t, b.Wake(t.Context(), coord.Hint{Queue: "q"}))
+			if h := wait(t, l.hints, "hint"); h.Stays != stays || h.Count != 1 {
+				t.Errorf("hint %+v, want it to stay: %v", h, stays)
+			}
+		}
+		must(t, b.Wake(t.Context(), coord.Hint{Queue: "q"}))
+		must(t, b.Register(t.Context(), "w", coord.Idle{Queue: "q", Free: 10}))
+		must(t, b.Wake(t.Context(), coord.Hint{Queue: "q", Count: 10}))
+		if h := wait(t, l.hints, "hint"); h.Stays || h.Count != 10 {
+			t.Errorf("woken for all of its slots: %+v", h)
+		}
+		if len(l.hints) != 0 {
+			t.Error("it was woken while it stood in no set")
+		}
+	})
+}
+
 // Guards `kindForward`, `busyForward`: a hint passed on does not come back to the one who passed it.
 func TestAPassedOnHintGoesToAnotherWorker(t *testing.T) {
 	t.Parallel()
@@ -127,7 +153,7 @@ func TestAPassedOnHintGoesToAnotherWorker(t *testing.T) {
 		b := coord.New(rdb, patient(newNamespace()))
 		old, fresh := listen(t, b, "old"), listen(t, b, "new")
 		must(t, b.Register(t.Context(), "old", coord.Idle{Queue: "q", Free: 50}))
-		must(t, b.Register(t.Context(), "new", coord.Idle{Queue: "q", Free: 5}))
+		must(t, b.Register(t.Context(), "new", coord.Idle{Queue: "q", Free: 1}))
 		must(t, b.Wake(t.Context(), coord.Hint{Queue: "q", Kind: "unknown to the old one"}))
 		h := wait(t, old.hints, "the hint, at the fullest")
 		must(t, b.Register(t.Context(), "old", coord.Idle{Queue: "q", Free: 50})) // it registers before it claims
@@ -232,7 +258,7 @@ func TestManyQueuesCostOneRoundTrip(t *testing.T) {
 		if len(got) != 200 {
 			t.Fatalf("messages: got %d, want one for each queue and kind", len(got))
 		}
-		if got[0].worker != got[1].worker || !strings.HasPrefix(got[0].message+got[1].message, "h3 ") {
+		if got[0].worker != got[1].worker || !strings.HasPrefix(got[0].message+got[1].message, "h3+ ") {
 			t.Errorf("two kinds of one queue: got %q, want both at one worker, equal kinds added up", got[:2])
 		}
 	})

@@ -60,6 +60,33 @@ func (e *RetryError) Unwrap() error { return e.Err }
 // backoff. A d that is not positive or above 24 h × 365 is ignored with a warning: the backoff applies.
 func RetryIn(d time.Duration, err error) error { return &RetryError{d, err} }
 
+// MaxRateBackoff is the longest time for which RateBackoff closes a rate.
+const MaxRateBackoff = 24 * time.Hour
+
+// RateBackoffError closes a rate for a while; see RateBackoff.
+type RateBackoffError struct {
+	Key   string        // the rate's name
+	Delay time.Duration // from 1 ms to MaxRateBackoff
+}
+
+func (e *RateBackoffError) Error() string {
+	return fmt.Sprintf("job: rate %s closed for %v", SanitizeText(e.Key, MaxKeyBytes), e.Delay)
+}
+
+// RateBackoff, returned by a handler, says that the other side asks for patience (HTTP 429): no job with the rate key starts
+// anywhere for d, on the database clock, and this one is put off until then. It is no failure and uses no attempt. A d
+// that is not positive means 1 s, one above 24 h means that. A name that no key can have (ValidateKey) makes it a *FieldError,
+// which fails the attempt like any other error.
+func RateBackoff(key string, d time.Duration) error {
+	if err := validateKeyName("RateBackoff", key); err != nil {
+		return err
+	}
+	if d <= 0 {
+		d = time.Second
+	}
+	return &RateBackoffError{key, min(max(d, time.Millisecond), MaxRateBackoff)}
+}
+
 func textOf(err error) string {
 	if err == nil {
 		return "no reason given"

@@ -43,17 +43,19 @@ func (e *FieldError) Error() string {
 }
 
 // ValidateKind reports a *FieldError unless kind is 1 to 128 of the characters A-Z a-z 0-9 _ . : / -
-func ValidateKind(kind string) error {
+func ValidateKind(kind string) error { return validateKind("kind", kind) }
+
+func validateKind(field, kind string) error {
 	const limit = "1 to 128 characters of A-Z a-z 0-9 _ . : / -"
 	if kind == "" {
-		return &FieldError{Field: "kind", Got: "empty", Limit: limit}
+		return &FieldError{Field: field, Got: "empty", Limit: limit}
 	}
 	if len(kind) > MaxNameBytes {
-		return &FieldError{Field: "kind", Got: bytesText(len(kind)), Limit: limit}
+		return &FieldError{Field: field, Got: bytesText(len(kind)), Limit: limit}
 	}
 	for i := range len(kind) {
 		if !kindByte(kind[i]) {
-			return &FieldError{Field: "kind", Got: quoteShort(kind), Limit: limit}
+			return &FieldError{Field: field, Got: quoteShort(kind), Limit: limit}
 		}
 	}
 	return nil

@@ -39,6 +39,19 @@ type Options struct {
 	Timeout time.Duration
 	// Backoff is the wait after a failed attempt. Zero means the handler's, else attempt⁴ s ± 10 %, at most 24 h.
 	Backoff Backoff
+	// Mode is how far the job is kept from the worker's process, at least: it can ask for more isolation than its handler,
+	// not for less. It waits for a worker that accepts it. Zero means as its handler says.
+	Mode Mode
+	// Keys are what the job shares with others: it starts only while it can hold all of its locks and all of its rates have
+	// room. At most 8, no name twice. A job with locks has a timeout. Where several Options apply, the last that is not nil
+	// counts whole. Nil means none.
+	Keys []Key
+	// Unique lets only one job of its kind exist with a key. Where several Options apply, the last that is not zero counts whole;
+	// NotUnique undoes it. Zero means any number.
+	Unique Unique
+	// OnDiscard is the kind of a job that is enqueued, in the same transaction, when this one is discarded: its payload is a
+	// Failure. Its options are those of weir.enqueue: queue "default" and so on; it has no failure job itself. Zero means none.
+	OnDiscard string
 	// Tags and Metadata are carried along and can be searched. At most 32 of each, without control characters; tags
 	// and names are of 1 to 128 bytes, values of at most 1024. Where several Options apply, the last that is not nil
 	// counts whole.
@@ -58,6 +71,12 @@ func (o Options) Merge(over Options) Options {
 	set(&o.MaxAttempts, over.MaxAttempts)
 	set(&o.Timeout, over.Timeout)
 	set(&o.Backoff, over.Backoff)
+	set(&o.Mode, over.Mode)
+	if over.Keys != nil {
+		o.Keys = over.Keys
+	}
+	set(&o.Unique, over.Unique)
+	set(&o.OnDiscard, over.OnDiscard)
 	if over.Tags != nil {
 		o.Tags = over.Tags
 	}
@@ -89,6 +108,20 @@ func (o Options) Complete() (Options, error) {
 	}
 	if err := o.Backoff.validate(); err != nil {
 		return o, err
+	}
+	if err := o.Mode.validate(); err != nil {
+		return o, err
+	}
+	if err := o.checkKeys(); err != nil {
+		return o, err
+	}
+	if err := o.Unique.validate(); err != nil {
+		return o, err
+	}
+	if o.OnDiscard != "" {
+		if err := validateKind("OnDiscard", o.OnDiscard); err != nil {
+			return o, err
+		}
 	}
 	return o, o.checkLabels()
 }

@@ -16,7 +16,8 @@ var (
 	lastTime  = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC) // the last that every time zone shows with four digits
 	allFields = job.Options{
 		ID: job.ID{1}, Queue: "a", Priority: 2, Delay: time.Second, ExpiresIn: time.Minute, MaxAttempts: 3,
-		Timeout: time.Hour, Backoff: job.Fixed(time.Second), Tags: []string{"a"}, Metadata: map[string]string{"a": "1"},
+		Unique: job.Unique{Key: "a"}, OnDiscard: "a.failed",
+		Timeout: time.Hour, Backoff: job.Fixed(time.Second), Keys: []job.Key{job.Mutex("a")}, Mode: job.Forked, Tags: []string{"a"}, Metadata: map[string]string{"a": "1"},
 	}
 )
 
@@ -34,6 +35,8 @@ func TestTheLimitsAreThoseOfTheDocumentation(t *testing.T) {
 		"jobs a call":     {job.MaxBatch, 10_000},
 		"a name":          {job.MaxNameBytes, 128},
 		"default timeout": {int(job.DefaultTimeout), int(time.Hour)},
+		"keys":            {job.MaxKeys, 8},
+		"a key":           {job.MaxKeyBytes, 255},
 		"longest backoff": {int(job.MaxBackoff), int(24 * time.Hour)},
 	} {
 		if c.got != c.want {
@@ -79,6 +82,8 @@ func TestALaterFieldThatIsSaidWins(t *testing.T) {
 		"a wrong delay over an instant":     {at, job.Options{Delay: -1}, job.Options{Delay: -1}},
 		"tags are replaced whole":           {job.Options{Tags: []string{"a", "b"}}, job.Options{Tags: []string{"c"}}, job.Options{Tags: []string{"c"}}},
 		"empty tags take them away":         {job.Options{Tags: []string{"a"}}, job.Options{Tags: []string{}}, job.Options{Tags: []string{}}},
+		"keys are replaced whole":           {job.Options{Keys: []job.Key{job.Mutex("a"), job.Mutex("b")}}, job.Options{Keys: []job.Key{job.Limit("a", 2)}}, job.Options{Keys: []job.Key{job.Limit("a", 2)}}},
+		"empty keys take them away":         {job.Options{Keys: []job.Key{job.Mutex("a")}}, job.Options{Keys: []job.Key{}}, job.Options{Keys: []job.Key{}}},
 		"metadata is replaced whole": {
 			job.Options{Metadata: map[string]string{"a": "1"}}, job.Options{Metadata: map[string]string{"b": "2"}},
 			job.Options{Metadata: map[string]string{"b": "2"}},

@@ -20,6 +20,8 @@ type Row struct {
 	Payload     json.RawMessage   `json:"payload,omitempty"`
 	Timeout     time.Duration     `json:"timeout_ns,omitempty"` // zero: the handler's
 	Backoff     Backoff           `json:"-"`                    // zero: the handler's
+	Mode        Mode              `json:"mode,omitzero"`        // the least isolation that its producer asked for
+	Keys        []Key             `json:"keys,omitempty"`       // locks by name, then rates by name; numbers as the job has them
 	Tags        []string          `json:"tags,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	Trace       string            `json:"trace,omitempty"` // W3C traceparent of the producer

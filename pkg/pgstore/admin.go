@@ -18,53 +18,60 @@ func sorted(ids []job.ID) [][16]byte {
 }
 
 // Cancel ends waiting jobs as cancelled and asks running ones to stop. It returns the live jobs among ids: with the
-// session that runs it, or the zero ID when the job has ended.
-func (s *Store) Cancel(ctx context.Context, ids []job.ID, reason string) (map[job.ID]job.ID, error) {
+// session that runs it, or the zero ID when the job has ended; and the locks to Pass: those that ended jobs had or waited for.
+func (s *Store) Cancel(ctx context.Context, ids []job.ID, reason string) (live map[job.ID]job.ID, freed []string, err error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	rows, err := s.query(ctx, s.call("cancel_v1", "job_id, asked", 2), sorted(ids), job.SanitizeText(reason, job.MaxErrorBytes))
+	rows, err := s.query(ctx, s.call("cancel_v1", "job_id, asked, freed", 2), sorted(ids), job.SanitizeText(reason, job.MaxErrorBytes))
 	if err != nil {
-		return nil, fmt.Errorf("cancel %d jobs: %w", len(ids), Classify(err))
+		return nil, nil, fmt.Errorf("cancel %d jobs: %w", len(ids), Classify(err))
 	}
 	defer rows.Close()
-	out := make(map[job.ID]job.ID, len(ids))
+	live = make(map[job.ID]job.ID, len(ids))
 	for rows.Next() {
 		var (
 			id    [16]byte
 			asked pgtype.UUID
+			keys  []string
 		)
-		if err := rows.Scan(&id, &asked); err != nil {
-			return nil, fmt.Errorf("cancel %d jobs: %w", len(ids), err)
+		if err := rows.Scan(&id, &asked, &keys); err != nil {
+			return nil, nil, fmt.Errorf("cancel %d jobs: %w", len(ids), err)
 		}
-		out[id] = asked.Bytes
+		live[id], freed = asked.Bytes, append(freed, keys...)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("cancel %d jobs: %w", len(ids), Classify(err))
+		return nil, nil, fmt.Errorf("cancel %d jobs: %w", len(ids), Classify(err))
 	}
-	return out, nil
+	return live, freed, nil
 }
 
 // Revived is a job that is due now by hand.
 type Revived struct {
 	Ended
-	Due time.Time
+	Due    time.Time
+	Winner job.ID // of Revive: it stays dead, since this live job has its unique key. Zero otherwise
 }
 
-// Revive makes dead, retrying and scheduled jobs due now, under their ids. It returns those that are.
+// Revive makes dead, retrying and scheduled jobs due now, under their ids. It returns those that are, and those that have a Winner.
 func (s *Store) Revive(ctx context.Context, ids []job.ID) ([]Revived, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	rows, err := s.query(ctx, s.call("revive_v1", "job_id, job_kind, job_queue, due", 1), sorted(ids))
+	rows, err := s.query(ctx, s.call("revive_v1", "job_id, job_kind, job_queue, due, winner", 1), sorted(ids))
 	if err != nil {
 		return nil, fmt.Errorf("retry %d jobs: %w", len(ids), Classify(err))
 	}
 	defer rows.Close()
 	var out []Revived
 	for rows.Next() {
-		var r Revived
-		if err := rows.Scan((*[16]byte)(&r.ID), &r.Kind, &r.Queue, &r.Due); err != nil {
+		var (
+			r      Revived
+			due    *time.Time
+			winner pgtype.UUID
+		)
+		if err := rows.Scan((*[16]byte)(&r.ID), &r.Kind, &r.Queue, &due, &winner); err != nil {
 			return nil, fmt.Errorf("retry %d jobs: %w", len(ids), err)
 		}
+		r.Due, r.Winner = deref(due), winner.Bytes
 		out = append(out, r)
 	}
 	if err := rows.Err(); err != nil {
@@ -73,19 +80,20 @@ func (s *Store) Revive(ctx context.Context, ids []job.ID) ([]Revived, error) {
 	return out, nil
 }
 
-// Delete forgets jobs that are not running, with their attempts. It returns the ids of which something was there.
-func (s *Store) Delete(ctx context.Context, ids []job.ID) (map[job.ID]bool, error) {
+// Delete forgets jobs that are not running, with their attempts. It returns the ids of which something was there, and the
+// locks that they had or waited for, to Pass.
+func (s *Store) Delete(ctx context.Context, ids []job.ID) (gone map[job.ID]bool, freed []string, err error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	rows, err := s.query(ctx, s.call("delete_v1", "delete_v1", 1), sorted(ids))
+	rows, err := s.query(ctx, s.call("delete_v1", "job_id, freed", 1), sorted(ids))
 	if err != nil {
-		return nil, fmt.Errorf("delete %d jobs: %w", len(ids), Classify(err))
+		return nil, nil, fmt.Errorf("delete %d jobs: %w", len(ids), Classify(err))
 	}
-	got, err := readIDs(rows, len(ids))
+	gone, freed, err = readFreed(rows, len(ids))
 	if err != nil {
-		return nil, fmt.Errorf("delete %d jobs: %w", len(ids), Classify(err))
+		return nil, nil, fmt.Errorf("delete %d jobs: %w", len(ids), Classify(err))
 	}
-	return got, nil
+	return gone, freed, nil
 }
 
 // Pause stops or resumes the starting of jobs of a queue or a kind; what is "queue" or "kind". What runs goes on. It

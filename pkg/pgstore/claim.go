@@ -14,8 +14,12 @@ import (
 	"github.com/weirq/weir/pkg/job"
 )
 
-// Priorities is how many priorities a queue has.
-const Priorities = job.MaxPriority
+// Ranges is how many ranges of a queue a claim scans: of each priority the jobs without keys, then of each those with keys:
+// priority p has the ranges p-1 and job.MaxPriority+p-1.
+const Ranges = 2 * job.MaxPriority
+
+// Priorities is the old name of Ranges.
+const Priorities = Ranges
 
 // MaxClaimBytes is the most payload that one claim returns.
 const MaxClaimBytes = 16 << 20
@@ -37,8 +41,9 @@ func (p Position) Compare(q Position) int {
 // ClaimQueue is one queue of a claim.
 type ClaimQueue struct {
 	Name   string
-	Slots  int                  // jobs wanted at most; 0: none
-	Starts [Priorities]Position // of priority 1 to 9
+	Slots  int              // jobs wanted at most, candidates among them; 0: none
+	Starts [Ranges]Position // of each range
+	Mode   job.Mode         // the most isolated that is accepted
 }
 
 // ClaimRequest says what a process can take.
@@ -82,29 +87,35 @@ type Claimed struct {
 	Missing  []job.Row // claimed too, but without a log row: no payload
 	Now      time.Time // statement's time on the database clock: up to here the scans looked
 	Next     time.Time // when the next job of these queues is due, of any kind; zero: none, or not looked for
-	Scans    [][Priorities]Scan
+	Scans    [][Ranges]Scan
 	Snapshot string // for a poll: pg_snapshot taken before the scans
 	XID      string // for a poll: the claim's own transaction
-	Held     [][Priorities]time.Time
+	Held     [][Ranges]time.Time
 	// Contended says that a queue was left alone, its scans not made, since many were claiming from it: come back in a
 	// few milliseconds.
 	Contended bool
+	// Candidates are jobs with keys, for Admit: not claimed and not locked. Sorted as Jobs; together with those they are at
+	// most the slots that were asked for, and the first of both.
+	Candidates []Candidate
+	// Limited says that a limit of a queue for the whole fleet cut its scans: another claim brings more only after a job of
+	// that queue has ended or, for a rate, at Next.
+	Limited bool
 }
 
 const claimColumns = `id, kind, queue, priority, attempt, max_attempts, crashes, fence, ready_at, claimed_at, expires_at,
  missing, payload, enqueued_at, scheduled_at, timeout_ms, backoff, tags, metadata, trace, parent_id,
- db_now, next_at, scans, snap, xid, held, contended`
+ db_now, next_at, scans, snap, xid, held, contended, limited, mode`
 
 // Claim takes due jobs for a session. ErrSessionLost means that the session was given away. After any other error the
 // jobs may have been claimed: Held tells.
 func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	names, slots := make([]string, len(req.Queues)), make([]int32, len(req.Queues))
-	starts := make([]pgtype.Timestamptz, 0, len(req.Queues)*Priorities)
-	startIDs := make([][16]byte, 0, len(req.Queues)*Priorities)
+	names, slots, modes := make([]string, len(req.Queues)), make([]int32, len(req.Queues)), make([]int16, len(req.Queues))
+	starts := make([]pgtype.Timestamptz, 0, len(req.Queues)*Ranges)
+	startIDs := make([][16]byte, 0, len(req.Queues)*Ranges)
 	for i, q := range req.Queues {
-		names[i], slots[i] = q.Name, int32(q.Slots)
+		names[i], slots[i], modes[i] = q.Name, int32(q.Slots), int16(q.Mode)
 		for _, p := range q.Starts {
 			at := pgtype.Timestamptz{Time: p.ReadyAt, Valid: true}
 			if p.ReadyAt.IsZero() {
@@ -113,8 +124,8 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 			starts, startIDs = append(starts, at), append(startIDs, p.ID)
 		}
 	}
-	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 13), [16]byte(req.Session), names, slots, notNil(req.Kinds),
-		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext, req.Rooms, req.Force)
+	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 14), [16]byte(req.Session), names, slots, notNil(req.Kinds),
+		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext, req.Rooms, req.Force, modes)
 	if err != nil {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}
@@ -123,7 +134,8 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}
 	sortClaimed(out.Jobs, names)
-	if err := s.addKept(ctx, &out); err != nil {
+	sortCandidates(out.Candidates, names)
+	if err := s.addKept(ctx, &out.Jobs, &out.Missing); err != nil {
 		return Claimed{}, fmt.Errorf("%w: %w", ErrHalfRead, err)
 	}
 	return out, nil
@@ -151,6 +163,12 @@ func readClaimed(rows pgx.Rows, wanted int) (Claimed, error) {
 		switch {
 		case !r.id.Valid:
 			r.meta(&out)
+		case !r.missing.Valid:
+			c, err := r.candidate()
+			if err != nil {
+				return Claimed{}, err
+			}
+			out.Candidates = append(out.Candidates, c)
 		case r.missing.Bool:
 			out.Missing = append(out.Missing, r.job())
 		default:
@@ -160,14 +178,14 @@ func readClaimed(rows pgx.Rows, wanted int) (Claimed, error) {
 	return out, rows.Err()
 }
 
-// addKept finds the log rows of jobs that outlived the log's retention.
-func (s *Store) addKept(ctx context.Context, out *Claimed) error {
-	if len(out.Missing) == 0 {
+// addKept finds the log rows of jobs that outlived the log's retention, and moves them from missing to jobs.
+func (s *Store) addKept(ctx context.Context, jobs, missing *[]job.Row) error {
+	if len(*missing) == 0 {
 		return nil
 	}
-	ids := make([]job.ID, len(out.Missing))
-	for i := range out.Missing {
-		ids[i] = out.Missing[i].ID
+	ids := make([]job.ID, len(*missing))
+	for i := range *missing {
+		ids[i] = (*missing)[i].ID
 	}
 	rows, err := s.query(ctx, s.sql["kept"], raw(ids))
 	if err != nil {
@@ -183,16 +201,16 @@ func (s *Store) addKept(ctx context.Context, out *Claimed) error {
 		}
 		kept[r.id.Bytes] = r
 	}
-	still := out.Missing[:0]
-	for _, row := range out.Missing {
+	still := (*missing)[:0]
+	for _, row := range *missing {
 		if r, ok := kept[row.ID]; ok {
 			r.log(&row)
-			out.Jobs = append(out.Jobs, row)
+			*jobs = append(*jobs, row)
 		} else {
 			still = append(still, row)
 		}
 	}
-	out.Missing = still
+	*missing = still
 	return rows.Err()
 }
 
@@ -204,6 +222,17 @@ func sortClaimed(jobs []job.Row, queues []string) {
 	slices.SortFunc(jobs, func(a, b job.Row) int {
 		return cmp.Or(
 			cmp.Compare(place[a.Queue], place[b.Queue]),
+			cmp.Compare(a.Priority, b.Priority),
+			a.ReadyAt.Compare(b.ReadyAt),
+			slices.Compare(a.ID[:], b.ID[:]),
+		)
+	})
+}
+
+func sortCandidates(jobs []Candidate, queues []string) {
+	slices.SortFunc(jobs, func(a, b Candidate) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(queues, a.Queue), slices.Index(queues, b.Queue)),
 			cmp.Compare(a.Priority, b.Priority),
 			a.ReadyAt.Compare(b.ReadyAt),
 			slices.Compare(a.ID[:], b.ID[:]),

@@ -1,6 +1,8 @@
 package pgstore
 
 import (
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -31,14 +33,19 @@ type claimRow struct {
 	scans                   []int16
 	snapshot, xid           pgtype.Text
 	held                    []pgtype.Timestamptz
-	contended               pgtype.Bool
+	contended, limited      pgtype.Bool
+	mode                    pgtype.Int2
 }
+
+// loggedColumns are the first of them, which tell of a job.
+const loggedColumns = 21
 
 func (r *claimRow) targets() []any {
 	return []any{
 		&r.id, &r.kind, &r.queue, &r.priority, &r.attempt, &r.maxAttempts, &r.crashes, &r.fence, &r.ready, &r.claimed,
 		&r.expires, &r.missing, &r.payload, &r.enqueued, &r.scheduled, &r.timeout, &r.backoff, &r.tags, &r.metadata,
 		&r.trace, &r.parent, &r.now, &r.next, &r.scans, &r.snapshot, &r.xid, &r.held, &r.contended,
+		&r.limited, &r.mode,
 	}
 }
 
@@ -47,9 +54,32 @@ func (r *claimRow) job() job.Row {
 		ID: r.id.Bytes, Kind: r.kind.String, Queue: r.queue.String, Priority: int(r.priority.Int16), State: job.Running,
 		Attempt: int(r.attempt.Int32), MaxAttempts: int(r.maxAttempts.Int32), Crashes: int(r.crashes.Int16),
 		Fence: int(r.fence.Int32), ReadyAt: r.ready.Time, ClaimedAt: r.claimed.Time, ExpiresAt: r.expires.Time,
+		Mode: job.Mode(r.mode.Int16),
 	}
 	r.log(&row)
 	return row
+}
+
+// candidate reads a row that was not claimed: what admit needs to know stands in the place of the payload.
+func (r *claimRow) candidate() (Candidate, error) {
+	c := Candidate{
+		ID: r.id.Bytes, Fence: int(r.fence.Int32), Queue: r.queue.String, Kind: r.kind.String, Priority: int(r.priority.Int16),
+		ReadyAt: r.ready.Time, Attempt: int(r.attempt.Int32), Crashes: int(r.crashes.Int16), Mode: job.Mode(r.mode.Int16),
+	}
+	var more struct {
+		LineAt   *time.Time `json:"line_at"`
+		Keys     []string   `json:"keys"`
+		Limits   []int32    `json:"limits"`
+		Rates    []string   `json:"rates"`
+		Hold     *time.Time `json:"hold"`
+		Reserved bool       `json:"reserved"`
+	}
+	if err := json.Unmarshal(r.payload, &more); err != nil {
+		return Candidate{}, fmt.Errorf("read candidate: %w", err)
+	}
+	c.LineAt, c.Hold, c.Reserved = deref(more.LineAt), deref(more.Hold), more.Reserved
+	c.Keys, c.Limits, c.Rates = more.Keys, more.Limits, ratesOf(more.Rates)
+	return c, nil
 }
 
 // log adds what the log says.
@@ -73,15 +103,15 @@ func (r *claimRow) log(row *job.Row) {
 func (r *claimRow) meta(out *Claimed) {
 	out.Now, out.Next = r.now.Time, r.next.Time
 	out.Snapshot, out.XID = r.snapshot.String, r.xid.String
-	out.Contended = r.contended.Bool
-	out.Scans = make([][Priorities]Scan, len(r.scans)/Priorities)
+	out.Contended, out.Limited = r.contended.Bool, r.limited.Bool
+	out.Scans = make([][Ranges]Scan, len(r.scans)/Ranges)
 	for i, s := range r.scans {
-		out.Scans[i/Priorities][i%Priorities] = Scan(s)
+		out.Scans[i/Ranges][i%Ranges] = Scan(s)
 	}
-	out.Held = make([][Priorities]time.Time, len(r.held)/Priorities)
+	out.Held = make([][Ranges]time.Time, len(r.held)/Ranges)
 	for i, t := range r.held {
 		if t.Valid {
-			out.Held[i/Priorities][i%Priorities] = t.Time
+			out.Held[i/Ranges][i%Ranges] = t.Time
 		}
 	}
 }

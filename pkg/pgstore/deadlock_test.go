@@ -51,13 +51,13 @@ func (c *crossing) step() error {
 	case 4:
 		_, err = c.store.Finish(c.ctx, c.session, completionsOf(c.held...))
 	case 5:
-		_, err = c.store.Retry(c.ctx, c.session, failuresOf(f, c.held...))
+		_, _, err = c.store.Retry(c.ctx, c.session, failuresOf(f, c.held...))
 	case 6:
-		_, err = c.store.Release(c.ctx, c.session, heldOf(c.held...), 0)
+		_, _, err = c.store.Release(c.ctx, c.session, heldOf(c.held...), 0, 0)
 	case 7:
 		_, err = c.store.Bury(c.ctx, c.session, failuresOf(f, c.held...))
 	case 8:
-		_, err = c.store.Cancel(c.ctx, c.some(), "cross")
+		_, _, err = c.store.Cancel(c.ctx, c.some(), "cross")
 	case 9:
 		_, err = c.store.Revive(c.ctx, c.some())
 	case 10:
@@ -86,7 +86,7 @@ func (c *crossing) sweep() error {
 		SELECT id FROM weir.sessions WHERE dead_at IS NULL ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED))`)); err != nil {
 		return err
 	}
-	if _, err := c.store.Recover(c.ctx, nil, 100); err != nil {
+	if _, err := c.store.Recover(c.ctx, nil, 100, 0); err != nil {
 		return err
 	}
 	if _, err := c.pool.Exec(c.ctx, c.text(`UPDATE weir.live SET expires_at = clock_timestamp() - interval '1 s' WHERE ctid = ANY (ARRAY(
@@ -100,7 +100,7 @@ func (c *crossing) sweep() error {
 // replace deletes jobs and enqueues the same ids once more.
 func (c *crossing) replace() error {
 	ids := c.some()
-	if _, err := c.store.Delete(c.ctx, ids); err != nil {
+	if _, _, err := c.store.Delete(c.ctx, ids); err != nil {
 		return err
 	}
 	seen := make(map[job.ID]bool)

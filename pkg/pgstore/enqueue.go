@@ -23,10 +23,14 @@ type NewJob struct {
 	ExpiresIn   time.Duration
 	Timeout     time.Duration // job.NoTimeout: none
 	Backoff     string
+	Keys        []job.Key // checked, and with a timeout if there is a lock among them
+	Unique      *Unique   // EnqueueUnique alone
+	OnDiscard   string    // the kind of its failure job
 	Tags        []string
 	Metadata    map[string]string
 	Trace       string
 	Parent      job.ID
+	Mode        job.Mode
 	Known       bool // the id may be in the log already: it is a caller's own, or was sent before
 }
 
@@ -36,6 +40,11 @@ type Enqueued struct {
 	Inserted   int
 	LeastReady time.Time       // when the first of the inserted is due; zero if none was inserted
 	Duplicates map[job.ID]bool // ids that were in the log before
+
+	// Of EnqueueUnique alone, by the ids that were sent:
+	Winners  map[job.ID]Winner // those to whom jobs that were not stored have lost
+	Replaced map[job.ID]job.ID // jobs that were ended for others
+	Freed    []string          // locks that those had or waited for, to Pass
 }
 
 // Enqueue inserts jobs in one statement; the order of equal priorities is that of the slice. Jobs must come sorted by
@@ -54,8 +63,14 @@ func (s *Store) Enqueue(ctx context.Context, jobs []NewJob) (Enqueued, error) {
 		dups  [][16]byte
 	)
 	a := arraysOf(jobs)
-	row := s.row(ctx, s.enqueueText(), a.ids, a.kinds, a.queues, a.payloads, a.priorities, a.maxAttempts, a.delays,
-		a.scheduled, a.expires, a.timeouts, a.backoffs, a.tags, a.metadata, a.traces, a.parents, fresh)
+	args := []any{
+		a.ids, a.kinds, a.queues, a.payloads, a.priorities, a.maxAttempts, a.delays, a.scheduled, a.expires, a.timeouts, a.backoffs,
+		a.tags, a.metadata, a.traces, a.parents, fresh,
+	}
+	if a.locks != nil || a.rates != nil || a.modes != nil || a.failures != nil { // else they are not sent at all
+		args = append(args, a.locks, a.limits, a.rates, a.modes, a.failures)
+	}
+	row := s.row(ctx, s.call("enqueue_v1", "db_now, inserted, least_ready, duplicates", len(args)), args...)
 	if err := row.Scan(&out.Now, &out.Inserted, &least, &dups); err != nil {
 		return Enqueued{}, fmt.Errorf("enqueue %d jobs: %w", len(jobs), Classify(err))
 	}
@@ -69,10 +84,6 @@ func (s *Store) Enqueue(ctx context.Context, jobs []NewJob) (Enqueued, error) {
 		}
 	}
 	return out, nil
-}
-
-func (s *Store) enqueueText() string {
-	return s.call("enqueue_v1", "db_now, inserted, least_ready, duplicates", 16)
 }
 
 // arrays holds a batch in columns. A column that no job needs stays nil and is sent as NULL.
@@ -92,6 +103,11 @@ type arrays struct {
 	metadata    []*string
 	traces      []*string
 	parents     []*[16]byte
+	locks       []*string
+	limits      []*string
+	rates       []*string
+	modes       []*int16
+	failures    []*string
 }
 
 func arraysOf(jobs []NewJob) *arrays {
@@ -112,9 +128,15 @@ func arraysOf(jobs []NewJob) *arrays {
 		put(&a.tags, n, i, tagsText(j.Tags))
 		put(&a.metadata, n, i, metadataText(j.Metadata))
 		put(&a.traces, n, i, text(j.Trace))
+		put(&a.modes, n, i, modeNumber(j.Mode))
 		if !j.Parent.IsZero() {
 			put(&a.parents, n, i, (*[16]byte)(&j.Parent))
 		}
+		locks, limits, rates := keyTexts(j.Keys)
+		put(&a.locks, n, i, locks)
+		put(&a.limits, n, i, limits)
+		put(&a.rates, n, i, rates)
+		put(&a.failures, n, i, text(j.OnDiscard))
 	}
 	return a
 }
@@ -128,6 +150,14 @@ func put[T any](column *[]*T, n, i int, v *T) {
 		*column = make([]*T, n)
 	}
 	(*column)[i] = v
+}
+
+func modeNumber(m job.Mode) *int16 {
+	if m == job.Inline {
+		return nil
+	}
+	n := int16(m)
+	return &n
 }
 
 // millis rounds up: a delay is never cut short.
@@ -182,6 +212,38 @@ func metadataText(m map[string]string) *string {
 		return nil
 	}
 	return jsonText(m)
+}
+
+// keyTexts returns a job's keys as the columns of that name, each as the text of an array; nil for NULL.
+func keyTexts(keys []job.Key) (locks, limits, rates *string) {
+	if len(keys) == 0 {
+		return nil, nil, nil
+	}
+	names, numbers, starts := job.SplitKeys(keys)
+	if numbers != nil {
+		limits = text(strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(numbers)))
+	}
+	return arrayText(names), limits, arrayText(starts)
+}
+
+// arrayText writes an array as Postgres reads it; nil for NULL.
+func arrayText(items []string) *string {
+	if len(items) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for i, item := range items {
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteByte('"')
+		for _, c := range []byte(item) {
+			if c == '"' || c == '\\' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(c)
+		}
+		b.WriteByte('"')
+	}
+	return text(b.String() + "}")
 }
 
 // jsonText encodes strings as they are: Marshal would write < > & as six bytes each.

@@ -59,6 +59,11 @@ type jsonJob struct {
 	Metadata    *string `json:"metadata,omitempty"`
 	Trace       *string `json:"trace,omitempty"`
 	Parent      *string `json:"parent,omitempty"`
+	Keys        *string `json:"keys,omitempty"`
+	KeyLimits   *string `json:"key_limits,omitempty"`
+	Rates       *string `json:"rates,omitempty"`
+	Mode        *int16  `json:"mode,omitempty"`
+	OnDiscard   *string `json:"failure_kind,omitempty"`
 }
 
 func jsonJobOf(j *NewJob) jsonJob {
@@ -66,7 +71,10 @@ func jsonJobOf(j *NewJob) jsonJob {
 		ID: j.ID.UUID(), Kind: j.Kind, Queue: j.Queue, Payload: string(j.Payload), Priority: j.Priority,
 		MaxAttempts: j.MaxAttempts, Delay: millis(j.Delay), Expires: millis(j.ExpiresIn), Timeout: timeoutMillis(j.Timeout),
 		Backoff: text(j.Backoff), Tags: tagsText(j.Tags), Metadata: metadataText(j.Metadata), Trace: text(j.Trace),
+		OnDiscard: text(j.OnDiscard),
 	}
+	r.Keys, r.KeyLimits, r.Rates = keyTexts(j.Keys)
+	r.Mode = modeNumber(j.Mode)
 	if at := instant(j.ScheduledAt); at != nil {
 		r.Scheduled = text(at.UTC().Format(time.RFC3339Nano))
 	}

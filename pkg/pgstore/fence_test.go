@@ -26,15 +26,15 @@ var writes = []struct {
 		return got[r.ID], err
 	}},
 	{"retry", "retry_v1", func(b *bench, session job.ID, r job.Row) (bool, error) {
-		got, err := b.store.Retry(b.ctx, session, failuresOf(pgstore.Failure{Outcome: "failed", Error: "x", Wait: time.Hour}, r))
+		got, _, err := b.store.Retry(b.ctx, session, failuresOf(pgstore.Failure{Outcome: "failed", Error: "x", Wait: time.Hour}, r))
 		return !got[r.ID].IsZero(), err
 	}},
 	{"bury", "bury_v1", func(b *bench, session job.ID, r job.Row) (bool, error) {
 		got, err := b.store.Bury(b.ctx, session, failuresOf(pgstore.Failure{Outcome: "failed", Error: "x", Final: job.DeadDiscarded}, r))
-		return got[r.ID], err
+		return got.Ended[r.ID], err
 	}},
 	{"release", "release_v1", func(b *bench, session job.ID, r job.Row) (bool, error) {
-		got, err := b.store.Release(b.ctx, session, heldOf(r), 0)
+		got, _, err := b.store.Release(b.ctx, session, heldOf(r), 0, 0)
 		return !got[r.ID].IsZero(), err
 	}},
 	{"finish in a transaction", "", func(b *bench, session job.ID, r job.Row) (bool, error) {
@@ -67,7 +67,7 @@ var late = map[string]func(b *bench) (job.ID, job.Row){
 	"its job runs in the same session under a new claim": func(b *bench) (job.ID, job.Row) {
 		s := b.session()
 		r := b.claimed(s, 1)[0]
-		if _, err := b.store.Release(b.ctx, s, heldOf(r), 0); err != nil {
+		if _, _, err := b.store.Release(b.ctx, s, heldOf(r), 0, 0); err != nil {
 			b.t.Fatalf("%v", err)
 		}
 		b.claim(s, 1)
@@ -95,7 +95,7 @@ var late = map[string]func(b *bench) (job.ID, job.Row){
 
 func (b *bench) recover() []pgstore.Recovered {
 	b.t.Helper()
-	got, err := b.store.Recover(b.ctx, nil, 100)
+	got, err := b.store.Recover(b.ctx, nil, 100, 0)
 	if err != nil {
 		b.t.Fatalf("%v", err)
 	}
@@ -127,7 +127,7 @@ func TestAStaleWriteChangesNothing(t *testing.T) {
 // empty forgets all jobs.
 func (b *bench) empty() {
 	b.t.Helper()
-	b.exec("TRUNCATE weir.live, weir.jobs, weir.jobs_kept, weir.outcomes, weir.dead, weir.attempts")
+	b.exec("TRUNCATE weir.live, weir.jobs, weir.jobs_kept, weir.outcomes, weir.dead, weir.attempts, weir.uniques, weir.locks, weir.waits, weir.limits, weir.rate_holds, weir.queues")
 }
 
 func TestTheCurrentClaimIsAccepted(t *testing.T) {
@@ -249,7 +249,7 @@ func (b *bench) finishOne() {
 
 func (b *bench) cancel(ids ...job.ID) {
 	b.t.Helper()
-	if _, err := b.store.Cancel(b.ctx, ids, "test"); err != nil {
+	if _, _, err := b.store.Cancel(b.ctx, ids, "test"); err != nil {
 		b.t.Fatalf("%v", err)
 	}
 }
@@ -305,7 +305,7 @@ func TestAJobThatWasCancelledIsNotStartedAgainAfterARelease(t *testing.T) {
 	s := b.session()
 	rows := b.claimed(s, 3)
 	b.cancel(rows[1].ID)
-	due, err := b.store.Release(b.ctx, s, heldOf(rows...), 0)
+	due, _, err := b.store.Release(b.ctx, s, heldOf(rows...), 0, 0)
 	if err != nil || len(due) != 3 || due[rows[1].ID].IsZero() {
 		t.Fatalf("release: got %v, %v", due, err)
 	}

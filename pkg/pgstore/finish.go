@@ -72,98 +72,104 @@ type Failure struct {
 	Ran     time.Duration // how long the handler ran
 	Back    bool          // the attempt is not counted
 	Wait    time.Duration // Retry: until it is due again
+	Hold    string        // Retry: a rate that nobody starts a job with for so long (job.RateBackoff); "": none
 	Final   int16         // Bury: job.DeadDiscarded, …
 }
 
-// Retry puts failed or snoozed jobs back. It returns when each accepted job is due on the database clock; a missing
-// one was fenced off, or somebody asked to cancel it: Bury it with job.DeadCancelled, which tells the two apart.
-func (s *Store) Retry(ctx context.Context, session job.ID, failed []Failure) (map[job.ID]time.Time, error) {
+// Retry puts failed or snoozed jobs back. It returns when each accepted job is due on the database clock, and the locks
+// that are free now, to Pass; a job that is missing was fenced off, or somebody asked to cancel it: Bury it with
+// job.DeadCancelled, which tells the two apart.
+func (s *Store) Retry(ctx context.Context, session job.ID, failed []Failure) (due map[job.ID]time.Time, freed []string, err error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	a := failuresOf(failed)
-	rows, err := s.query(ctx, s.call("retry_v1", "job_id, due", 9), [16]byte(session), a.ids, a.fences, a.back, a.waits,
-		a.ran, a.outcomes, a.errors, a.stacks)
+	rows, err := s.query(ctx, s.call("retry_v1", "job_id, due, freed", 10), [16]byte(session), a.ids, a.fences, a.back, a.waits,
+		a.ran, a.outcomes, a.errors, a.stacks, a.holds)
 	if err != nil {
-		return nil, fmt.Errorf("retry %d jobs: %w", len(failed), Classify(err))
+		return nil, nil, fmt.Errorf("retry %d jobs: %w", len(failed), Classify(err))
 	}
-	due, err := readDue(rows, len(failed))
+	due, freed, err = readDue(rows, len(failed))
 	if err != nil {
-		return nil, fmt.Errorf("retry %d jobs: %w", len(failed), Classify(err))
+		return nil, nil, fmt.Errorf("retry %d jobs: %w", len(failed), Classify(err))
 	}
-	return due, nil
+	return due, freed, nil
 }
 
-func readDue(rows pgx.Rows, n int) (map[job.ID]time.Time, error) {
+func readDue(rows pgx.Rows, n int) (due map[job.ID]time.Time, freed []string, err error) {
 	defer rows.Close()
-	due := make(map[job.ID]time.Time, n)
+	due = make(map[job.ID]time.Time, n)
 	for rows.Next() {
 		var (
-			id [16]byte
-			at time.Time
+			id   [16]byte
+			at   time.Time
+			keys []string
 		)
-		if err := rows.Scan(&id, &at); err != nil {
-			return nil, err
+		if err := rows.Scan(&id, &at, &keys); err != nil {
+			return nil, nil, err
 		}
-		due[id] = at
+		due[id], freed = at, append(freed, keys...)
 	}
-	return due, rows.Err()
+	return due, freed, rows.Err()
 }
 
-// Bury ends jobs that this session runs as discarded or cancelled. Returns and errors as Finish.
-func (s *Store) Bury(ctx context.Context, session job.ID, failed []Failure) (map[job.ID]bool, error) {
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	a := failuresOf(failed)
-	rows, err := s.query(ctx, s.call("bury_v1", "bury_v1", 9), [16]byte(session), a.ids, a.fences, a.finals, a.ran,
-		a.outcomes, a.errors, a.stacks, a.back)
-	if err != nil {
-		return nil, fmt.Errorf("bury %d jobs: %w", len(failed), Classify(err))
+func readFreed(rows pgx.Rows, n int) (got map[job.ID]bool, freed []string, err error) {
+	defer rows.Close()
+	got = make(map[job.ID]bool, n)
+	for rows.Next() {
+		var (
+			id   [16]byte
+			keys []string
+		)
+		if err := rows.Scan(&id, &keys); err != nil {
+			return nil, nil, err
+		}
+		got[id], freed = true, append(freed, keys...)
 	}
-	got, err := readIDs(rows, len(failed))
-	if err != nil {
-		return nil, fmt.Errorf("bury %d jobs: %w", len(failed), Classify(err))
-	}
-	return got, nil
+	return got, freed, rows.Err()
 }
 
-// Release gives back jobs that did not run to an end, due after wait; the attempt is not counted. One that somebody asked
-// to cancel ends as cancelled. It returns when each accepted job is due, or when it ended.
-func (s *Store) Release(ctx context.Context, session job.ID, held []Held, wait time.Duration) (map[job.ID]time.Time, error) {
+// Release gives back jobs that did not run to an end, due after wait; the attempt is not counted. They keep their locks until
+// linger after they are due, since their handlers may still run, or as reservations, so that they keep their places; zero:
+// their locks are free now, to Pass. A job that somebody asked to cancel ends as cancelled. It returns when each accepted
+// job is due, or when it ended.
+func (s *Store) Release(ctx context.Context, session job.ID, held []Held, wait, linger time.Duration) (due map[job.ID]time.Time, freed []string, err error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	ids, fences := columnsOf(held)
-	rows, err := s.query(ctx, s.call("release_v1", "job_id, due", 4), [16]byte(session), ids, fences, wait.Milliseconds())
+	rows, err := s.query(ctx, s.call("release_v1", "job_id, due, freed", 5), [16]byte(session), ids, fences, wait.Milliseconds(),
+		linger.Milliseconds())
 	if err != nil {
-		return nil, fmt.Errorf("release %d jobs: %w", len(held), Classify(err))
+		return nil, nil, fmt.Errorf("release %d jobs: %w", len(held), Classify(err))
 	}
-	due, err := readDue(rows, len(held))
+	due, freed, err = readDue(rows, len(held))
 	if err != nil {
-		return nil, fmt.Errorf("release %d jobs: %w", len(held), Classify(err))
+		return nil, nil, fmt.Errorf("release %d jobs: %w", len(held), Classify(err))
 	}
 	if len(due) < len(held) {
-		return due, s.endAsked(ctx, session, held, due)
+		keys, err := s.endAsked(ctx, session, held, due)
+		return due, append(freed, keys...), err
 	}
-	return due, nil
+	return due, freed, nil
 }
 
 // endAsked ends those of held that were not released because somebody asked to cancel them, and adds them to due. What
 // is missing for another reason was fenced off, and its fence keeps it from being ended here.
-func (s *Store) endAsked(ctx context.Context, session job.ID, held []Held, due map[job.ID]time.Time) error {
+func (s *Store) endAsked(ctx context.Context, session job.ID, held []Held, due map[job.ID]time.Time) (freed []string, err error) {
 	var asked []Failure
 	for _, h := range held {
 		if _, ok := due[h.ID]; !ok {
 			asked = append(asked, Failure{Held: h, Outcome: "released", Error: "cancelled before it came to an end", Back: true, Final: job.DeadCancelled})
 		}
 	}
-	ended, err := s.Bury(ctx, session, asked)
-	if err != nil || len(ended) == 0 {
-		return err
+	b, err := s.Bury(ctx, session, asked)
+	if err != nil || len(b.Ended) == 0 {
+		return b.Freed, err
 	}
 	now, err := s.Now(ctx)
-	for id := range ended {
+	for id := range b.Ended {
 		due[id] = now
 	}
-	return err
+	return b.Freed, err
 }
 
 // TimingOut marks jobs whose handlers ignore their timeout, so that everyone sees it.
@@ -196,6 +202,7 @@ type failureArrays struct {
 	outcomes []*string
 	errors   []*string
 	stacks   []*string
+	holds    []*string // nil when there is none
 }
 
 // failuresOf sorts by id (two batches that meet lock in one order) and makes every text storable.
@@ -217,6 +224,7 @@ func failuresOf(failed []Failure) failureArrays {
 		a.outcomes[i] = text(f.Outcome)
 		a.errors[i] = text(job.SanitizeText(f.Error, job.MaxErrorBytes))
 		a.stacks[i] = text(job.SanitizeText(f.Stack, job.MaxStackBytes))
+		put(&a.holds, n, i, text(f.Hold))
 	}
 	return a
 }

@@ -41,11 +41,13 @@ func (h *history) write(verb job.Event, s subject, now bool) bool {
 	case job.Finish:
 		got, err = h.store.Finish(h.ctx, s.session, completionsOf(s.row))
 	case job.Drop:
-		got, err = h.store.Bury(h.ctx, s.session, f)
+		var buried pgstore.Buried
+		buried, err = h.store.Bury(h.ctx, s.session, f)
+		got = buried.Ended
 	case job.Release:
-		due, err = h.store.Release(h.ctx, s.session, heldOf(s.row), wait)
+		due, _, err = h.store.Release(h.ctx, s.session, heldOf(s.row), wait, 0)
 	default:
-		due, err = h.store.Retry(h.ctx, s.session, f)
+		due, _, err = h.store.Retry(h.ctx, s.session, f)
 	}
 	h.must(err)
 	return got[s.id] || !due[s.id].IsZero()

@@ -290,7 +290,7 @@ func (h *history) reviveOne() {
 
 func (h *history) deleteOne() {
 	id := h.any()
-	got, err := h.store.Delete(h.ctx, []job.ID{id})
+	got, _, err := h.store.Delete(h.ctx, []job.ID{id})
 	h.must(err)
 	j := h.jobs[id]
 	if want := j != nil && j.state != job.Running; got[id] != want {

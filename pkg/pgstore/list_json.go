@@ -35,6 +35,9 @@ type listed struct {
 	Metadata    json.RawMessage `json:"metadata"`
 	Trace       *string         `json:"trace"`
 	ParentID    *job.ID         `json:"parent_id"`
+	Keys        []string        `json:"keys"`
+	KeyLimits   []int32         `json:"key_limits"`
+	Rates       []string        `json:"rates"`
 }
 
 // ScanList reads the answer to ListSQL, oldest job first.
@@ -50,7 +53,7 @@ func ScanList(text string) ([]job.Row, error) {
 			MaxAttempts: l.MaxAttempts, Fence: l.Fence, Payload: l.Payload, Timeout: timeoutOf(l.Timeout), Tags: l.Tags,
 			Metadata: job.DecodeMetadata(l.Metadata), Trace: deref(l.Trace), ParentID: deref(l.ParentID),
 			ReadyAt: deref(l.ReadyAt), ExpiresAt: deref(l.ExpiresAt), EnqueuedAt: deref(l.EnqueuedAt),
-			ScheduledAt: deref(l.ScheduledAt),
+			ScheduledAt: deref(l.ScheduledAt), Keys: job.JoinKeys(l.Keys, l.KeyLimits, l.Rates),
 		}
 		rows[i].Backoff, _ = job.ParseBackoff(deref(l.Backoff)) // a row edited by hand: the handler's backoff then
 	}

@@ -33,7 +33,7 @@ var mutations = []struct {
 	{"liveFromLog", "enqueue_v1", "FROM logged\n", "FROM (SELECT id, scheduled_at, expires_at, max_attempts, priority, kind, queue, enqueued_at, 1 AS size FROM weir.jobs WHERE id = ANY (p_ids) UNION ALL SELECT id, scheduled_at, expires_at, max_attempts, priority, kind, queue, enqueued_at, size FROM logged) AS logged\n", enqueueRunsTwice},
 	{"no job before its time", "claim_v1", "AND c.ready_at <= statement_timestamp()", "", claimsEarly},
 	{"the renewal asks whether it was given away", "renew_v1", " AND s.dead_at IS NULL", "", renewsDead},
-	{"cancel is not overtaken by retry", "retry_v1", " AND l.flags & 4 = 0", "", retryOvertakesCancel},
+	{"cancel is not overtaken by retry", "retry_v1", " AND l.flags & 20 = 0", "", retryOvertakesCancel},
 	{"delete leaves what runs", "delete_v1", "l.state = 1 OR ", "", deletesRunning},
 }
 
@@ -172,7 +172,7 @@ func retryOvertakesCancel(b *bench) string {
 	s := b.session()
 	r := b.claimed(s, 1)[0]
 	b.cancel(r.ID)
-	got, err := b.store.Retry(b.ctx, s, failuresOf(pgstore.Failure{Outcome: "failed"}, r))
+	got, _, err := b.store.Retry(b.ctx, s, failuresOf(pgstore.Failure{Outcome: "failed"}, r))
 	if err != nil || len(got) > 0 {
 		return "a job that somebody cancelled is tried again"
 	}
@@ -181,7 +181,7 @@ func retryOvertakesCancel(b *bench) string {
 
 func deletesRunning(b *bench) string {
 	r := b.claimed(b.session(), 1)[0]
-	if got, err := b.store.Delete(b.ctx, []job.ID{r.ID}); err != nil || got[r.ID] {
+	if got, _, err := b.store.Delete(b.ctx, []job.ID{r.ID}); err != nil || got[r.ID] {
 		return "a running job was deleted"
 	}
 	return ""

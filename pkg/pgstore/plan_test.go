@@ -296,16 +296,16 @@ func (p *planned) endAll(s job.ID, n int) {
 	failed := pgstore.Failure{Outcome: "failed", Error: "x", Ran: time.Second, Final: job.DeadDiscarded}
 	rows := p.take("claim", s, n, false)
 	p.run("time out", func() error { return p.store.TimingOut(p.ctx, s, heldOf(rows...)) })
-	p.run("retry", func() error { _, err := p.store.Retry(p.ctx, s, failuresOf(failed, rows...)); return err })
+	p.run("retry", func() error { _, _, err := p.store.Retry(p.ctx, s, failuresOf(failed, rows...)); return err })
 	rows = p.take("claim", s, n, false)
-	p.run("ask to cancel", func() error { _, err := p.store.Cancel(p.ctx, idsOf(rows), ""); return err })
+	p.run("ask to cancel", func() error { _, _, err := p.store.Cancel(p.ctx, idsOf(rows), ""); return err })
 	p.run("bury", func() error { _, err := p.store.Bury(p.ctx, s, failuresOf(failed, rows...)); return err })
 	dead := idsOf(rows)
 	rows = p.take("claim", s, n, false)
-	p.run("release", func() error { _, err := p.store.Release(p.ctx, s, heldOf(rows...), time.Hour); return err })
-	p.run("cancel", func() error { _, err := p.store.Cancel(p.ctx, idsOf(rows), "x"); return err })
+	p.run("release", func() error { _, _, err := p.store.Release(p.ctx, s, heldOf(rows...), time.Hour, 0); return err })
+	p.run("cancel", func() error { _, _, err := p.store.Cancel(p.ctx, idsOf(rows), "x"); return err })
 	p.run("revive", func() error { _, err := p.store.Revive(p.ctx, dead); return err })
-	p.run("delete", func() error { _, err := p.store.Delete(p.ctx, idsOf(rows)); return err })
+	p.run("delete", func() error { _, _, err := p.store.Delete(p.ctx, idsOf(rows)); return err })
 }
 
 func (p *planned) sweepAll(n int) {
@@ -313,7 +313,7 @@ func (p *planned) sweepAll(n int) {
 	p.take("claim", s, n, false)
 	p.exec("UPDATE weir.sessions SET lease_until = clock_timestamp() - interval '1 s' WHERE id = $1", s.UUID())
 	p.run("mark dead", func() error { _, err := p.store.MarkDeadBy(p.ctx, p.ids.New(), time.Now().Add(time.Hour)); return err })
-	p.run("recover", func() error { _, err := p.store.Recover(p.ctx, nil, n); return err })
+	p.run("recover", func() error { _, err := p.store.Recover(p.ctx, nil, n, 0); return err })
 	p.exec("UPDATE weir.live SET expires_at = clock_timestamp() - interval '1 s' WHERE ctid = ANY (ARRAY(SELECT ctid FROM weir.live WHERE state = 0 LIMIT $1))", n)
 	p.run("expire", func() error { _, err := p.store.Expire(p.ctx, n); return err })
 	p.run("orphan sessions", func() error { _, err := p.store.OrphanSessions(p.ctx); return err })

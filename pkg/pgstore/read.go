@@ -37,6 +37,7 @@ type Page struct {
 	Kind   string
 	State  job.State
 	Tag    string
+	Key    string // of a lock or a rate
 	Since  time.Time
 	Limit  int
 }
@@ -51,7 +52,7 @@ func (s *Store) Jobs(ctx context.Context, p Page) ([]job.Row, error) {
 		}
 	}
 	rows, err := s.query(ctx, s.sql["jobs"], [16]byte(p.Before), p.Queue, p.Kind, string(p.State), p.Tag,
-		[16]byte(FloorID(p.Since)), int32(p.Limit))
+		[16]byte(FloorID(p.Since)), int32(p.Limit), p.Key)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", Classify(err))
 	}
@@ -89,10 +90,13 @@ func scanStatus(row pgx.Row) (job.Row, error) {
 		backoff  *string
 		metadata []byte
 		text     [2]*string
+		locks    []string
+		limits   []int32
+		rates    []string
 	)
 	err := row.Scan((*[16]byte)(&r.ID), &r.Kind, &r.Queue, &r.Priority, &r.State, &r.Attempt, &r.MaxAttempts, &r.Crashes,
 		&r.Fence, &session, &times[0], &times[1], &times[2], &times[3], (*[]byte)(&r.Result), &text[0], &times[4], &times[5],
-		(*[]byte)(&r.Payload), &timeout, &backoff, &r.Tags, &metadata, &text[1], &parent)
+		(*[]byte)(&r.Payload), &timeout, &backoff, &r.Tags, &metadata, &text[1], &parent, &locks, &limits, &rates)
 	if err != nil {
 		return job.Row{}, err
 	}
@@ -101,7 +105,7 @@ func scanStatus(row pgx.Row) (job.Row, error) {
 	r.ExpiresAt, r.EnqueuedAt, r.ScheduledAt = deref(times[3]), deref(times[4]), deref(times[5])
 	r.Timeout = timeoutOf(timeout)
 	r.Backoff, _ = job.ParseBackoff(deref(backoff))
-	r.Metadata = job.DecodeMetadata(metadata)
+	r.Keys, r.Metadata = job.JoinKeys(locks, limits, rates), job.DecodeMetadata(metadata)
 	r.Error, r.Trace = deref(text[0]), deref(text[1])
 	return r, nil
 }

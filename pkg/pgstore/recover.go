@@ -45,15 +45,19 @@ type Recovered struct {
 	Session job.ID    // that died
 	State   job.State // Available, or final: Discarded after the third crash, Cancelled if that was asked
 	Due     time.Time // zero if final
+	Freed   []string  // locks that are free now, to Pass
+	Failure FailureJob
 }
 
 // Recover gives away at most limit jobs of dead sessions and of orphans (OrphanSessions, found in an earlier
-// statement), in one transaction. Fewer than limit means that nothing is left.
-func (s *Store) Recover(ctx context.Context, orphans []job.ID, limit int) ([]Recovered, error) {
+// statement), in one transaction. Fewer than limit means that nothing is left. One that is due again at once keeps its
+// locks for reserve, the poll interval and 2 s (zero: 7 s), so that it keeps its place.
+func (s *Store) Recover(ctx context.Context, orphans []job.ID, limit int, reserve time.Duration) ([]Recovered, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	rows, err := s.query(ctx, s.call("recover_v1",
-		"job_id, job_kind, job_queue, job_attempt, job_crashes, was, final, due", 2), raw(orphans), int32(limit))
+		"job_id, job_kind, job_queue, job_attempt, job_crashes, was, final, due, freed, failure_kind, failure, refused", 3), raw(orphans), int32(limit),
+		reserveMillis(reserve))
 	if err != nil {
 		return nil, fmt.Errorf("recover: %w", Classify(err))
 	}
@@ -64,11 +68,13 @@ func (s *Store) Recover(ctx context.Context, orphans []job.ID, limit int) ([]Rec
 			r     Recovered
 			final *int16
 			due   *time.Time
+			f     failureRow
 		)
-		if err := rows.Scan((*[16]byte)(&r.ID), &r.Kind, &r.Queue, &r.Attempt, &r.Crashes, (*[16]byte)(&r.Session), &final, &due); err != nil {
+		if err := rows.Scan(append([]any{(*[16]byte)(&r.ID), &r.Kind, &r.Queue, &r.Attempt, &r.Crashes, (*[16]byte)(&r.Session), &final, &due,
+			&r.Freed}, f.targets()...)...); err != nil {
 			return nil, fmt.Errorf("recover: %w", err)
 		}
-		r.State, r.Due = job.Available, deref(due)
+		r.State, r.Due, r.Failure = job.Available, deref(due), f.job()
 		if final != nil {
 			r.State = job.DeadState(*final)
 		}
@@ -85,13 +91,14 @@ type Ended struct {
 	ID    job.ID
 	Kind  string
 	Queue string
+	Freed []string // Expire: its locks and those it waited for, to Pass
 }
 
 // Expire ends at most limit unstarted jobs whose time has passed.
 func (s *Store) Expire(ctx context.Context, limit int) ([]Ended, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	rows, err := s.query(ctx, s.call("expire_v1", "job_id, job_kind, job_queue", 1), int32(limit))
+	rows, err := s.query(ctx, s.call("expire_v1", "job_id, job_kind, job_queue, freed", 1), int32(limit))
 	if err != nil {
 		return nil, fmt.Errorf("expire: %w", Classify(err))
 	}
@@ -99,7 +106,7 @@ func (s *Store) Expire(ctx context.Context, limit int) ([]Ended, error) {
 	var out []Ended
 	for rows.Next() {
 		var e Ended
-		if err := rows.Scan((*[16]byte)(&e.ID), &e.Kind, &e.Queue); err != nil {
+		if err := rows.Scan((*[16]byte)(&e.ID), &e.Kind, &e.Queue, &e.Freed); err != nil {
 			return nil, fmt.Errorf("expire: %w", err)
 		}
 		out = append(out, e)

@@ -133,7 +133,7 @@ var happens = []struct {
 	{job.SnoozeIt, "for nothing", func(b *bench, s subject) { b.retry(s, 0, true) }},
 	{job.Drop, "", func(b *bench, s subject) { b.bury(s, job.DeadDiscarded) }},
 	{job.Stop, "", func(b *bench, s subject) {
-		asked, err := b.store.Cancel(b.ctx, []job.ID{s.id}, "test")
+		asked, _, err := b.store.Cancel(b.ctx, []job.ID{s.id}, "test")
 		b.must(err)
 		if !asked[s.id].IsZero() { // it runs: its worker does what was asked
 			b.bury(s, job.DeadCancelled)
@@ -167,7 +167,7 @@ func (b *bench) again(s subject, delay time.Duration) {
 }
 
 func (b *bench) retry(s subject, wait time.Duration, back bool) {
-	_, err := b.store.Retry(b.ctx, s.session, failuresOf(pgstore.Failure{Outcome: "failed", Wait: wait, Back: back}, s.held()))
+	_, _, err := b.store.Retry(b.ctx, s.session, failuresOf(pgstore.Failure{Outcome: "failed", Wait: wait, Back: back}, s.held()))
 	b.must(err)
 }
 
@@ -177,7 +177,7 @@ func (b *bench) bury(s subject, final int16) {
 }
 
 func (b *bench) release(s subject, wait time.Duration) {
-	_, err := b.store.Release(b.ctx, s.session, heldOf(s.held()), wait)
+	_, _, err := b.store.Release(b.ctx, s.session, heldOf(s.held()), wait, 0)
 	b.must(err)
 }
 

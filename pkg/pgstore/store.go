@@ -100,18 +100,16 @@ func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, s.timeout)
 }
 
-// call returns the text that calls a function of the schema with n arguments.
+// params are the placeholders of a call; it is cut to as many as a function has.
+const params = "$1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24"
+
+// call returns the text that calls a function of the schema with n arguments, at most 24.
 func (s *Store) call(function string, columns string, n int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `SELECT %s FROM "%s".%s(`, columns, s.schema, function)
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "$%d", i+1)
+	end := 3*n - 1
+	if n > 9 {
+		end += n - 9
 	}
-	b.WriteByte(')')
-	return b.String()
+	return "SELECT " + columns + ` FROM "` + s.schema + `".` + function + "(" + params[:max(end, 0)] + ")"
 }
 
 // Now returns the database's time.
@@ -152,14 +150,20 @@ func qualify(text, schema string) string {
 	return schemaPrefix.ReplaceAllString(text, `"`+schema+`".`)
 }
 
+// keyedRows finds what new_rows says otherwise for jobs with keys.
+var keyedRows = regexp.MustCompile(`\S+ /\*: (.*?) \*/`)
+
 // Install returns the statements that make version 1 of a schema, in order; package migrate runs them.
 func Install(schema string) []string {
 	order := []string{
-		"schema", "ulid", "id_floor", "new_id", "log_row", "kept_ids", "enqueue", "enqueue_one",
-		"enqueue_json", "claim", "finish",
-		"retry", "bury", "release", "renew", "recover", "expire", "cancel", "revive", "delete", "pause", "outcome",
-		"add_partition", "job_status", "served", "due", "stragglers", "counts", "rotate_add", "rotate_guard", "rotate_carry",
+		"schema", "keyed", "limit_of", "rates_of", "gate", "runnable", "ahead", "heads", "lock_keys", "better_due", "taken",
+		"queue_room", "queue_granted", "moved", "take_here", "unblock", "block_line", "admit", "pass", "handover", "tidy_reservations",
+		"tidy_orphans", "idle_keys", "ulid", "id_floor", "new_id", "log_row", "kept_ids", "enqueue", "enqueue_one", "add_failure",
+		"enqueue_json", "enqueue_unique", "claim", "finish",
+		"retry", "bury", "release", "renew", "recover", "expire", "cancel", "revive", "delete", "change", "pause", "outcome",
+		"add_partition", "job_status", "served", "due", "stragglers", "counts", "waited", "line_keys", "sync_limits", "sync_queue_limits", "rotate_add", "rotate_guard", "rotate_carry",
 		"rotate_empty", "rotate_drop", "rotate_default", "rotate_old", "rotate_tidy",
+		"schedule_job", "schedule_sync", "fire_due", "fire",
 	}
 	texts := make([]string, len(order))
 	for i, name := range order {
@@ -168,6 +172,7 @@ func Install(schema string) []string {
 			panic("pgstore: no statement " + name)
 		}
 		text = strings.ReplaceAll(text, "/* new_rows */", statements["new_rows"])
+		text = strings.ReplaceAll(text, "/* new_rows, keyed */", keyedRows.ReplaceAllString(statements["new_rows"], "$1"))
 		texts[i] = qualify(text, schema)
 	}
 	return texts

@@ -55,7 +55,7 @@ func newAttempts(r *prometheus.Registry) *attempts {
 
 // watch puts a's counting into cfg, around what the program put there.
 func (a *attempts) watch(cfg *worker.Config) {
-	cfg.Middleware = append([]worker.Middleware{a.measure}, cfg.Middleware...)
+	cfg.Outermost = append([]worker.Middleware{a.measure}, cfg.Outermost...) // here, whatever process the handler runs in
 	theirs := cfg.OnFinish
 	cfg.OnFinish = func(ctx context.Context, row job.Row, err error, next worker.Next) {
 		a.total.WithLabelValues(row.Queue, row.Kind, outcome(next)).Inc()

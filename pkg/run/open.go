@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weirq/weir/config"
 	"github.com/weirq/weir/pkg/client"
@@ -23,6 +25,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Tracer sees every statement. Nil means none.
 	Tracer pgx.QueryTracer
+	// Tracing gets OpenTelemetry spans. Nil means the program's global provider if trace.enabled is set, else none.
+	Tracing trace.TracerProvider
 }
 
 // Open returns a client for what cfg says, and a function that closes it with its pool and Redis. It does no I/O: both
@@ -30,6 +34,9 @@ type Options struct {
 func Open(cfg config.Config, opts Options) (c *client.Client, closeAll func(), err error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Tracing == nil && cfg.Trace.Enabled {
+		opts.Tracing = otel.GetTracerProvider()
 	}
 	quietRedis(opts.Logger)
 	pool, err := openPool(cfg.Postgres, opts)
@@ -43,7 +50,7 @@ func Open(cfg config.Config, opts Options) (c *client.Client, closeAll func(), e
 	}
 	c, err = client.New(pool, client.Config{
 		Namespace: cfg.Namespace, Redis: rdb, Pooler: isPooled(cfg.Postgres), Timeout: cfg.Postgres.StatementTimeout,
-		RedisTimeout: cfg.Redis.Timeout, Logger: opts.Logger,
+		RedisTimeout: cfg.Redis.Timeout, Logger: opts.Logger, Tracing: opts.Tracing,
 	})
 	if err != nil {
 		pool.Close()

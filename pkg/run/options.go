@@ -13,9 +13,10 @@ import (
 
 // process is one run of a main: what its flags and settings say, and where it writes.
 type process struct {
-	name   string // "weir-worker" or "weir-sweeper"
+	name   string // "weir-worker", "weir-child" or "weir-sweeper"
 	loaded *config.Loaded
 	log    *slog.Logger
+	env    []string
 	stderr io.Writer
 }
 
@@ -64,10 +65,12 @@ func begin(name string, args, env []string, stdout, stderr io.Writer) (p *proces
 		return nil, exitDone, true
 	}
 	log := NewLogger(stderr, loaded.Config.Log)
-	for _, w := range loaded.Warnings() {
-		log.Warn(w)
+	if name != childName { // they were said by the worker
+		for _, w := range loaded.Warnings() {
+			log.Warn(w)
+		}
 	}
-	return &process{name: name, loaded: loaded, log: log, stderr: stderr}, 0, false
+	return &process{name: name, loaded: loaded, log: log, env: env, stderr: stderr}, 0, false
 }
 
 func complain(stderr io.Writer, name string, err error) int {

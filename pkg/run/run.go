@@ -21,7 +21,14 @@ type Register func(w *worker.Worker, c *client.Client) error
 
 // Worker is the whole main of a worker process. It does not return. adjust, if given, may change what the configuration does
 // not speak of, such as OnError or Middleware.
+//
+// The program is executed again for its child processes (job.Forked, job.Spawned): register and adjust are then called in the
+// child too, with the same flags and configuration, and nothing else of this function happens there. What main does before it
+// calls Worker happens in every child.
 func Worker(register func(*worker.Worker, *client.Client) error, adjust ...func(*worker.Config)) {
+	if code, isChild := serveChild(register, adjust); isChild {
+		os.Exit(code)
+	}
 	os.Exit(untilSignal(func(ctx context.Context) int {
 		return WorkerMain(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr, register, adjust...)
 	}))

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"io"
+	"sync"
 
 	"github.com/weirq/weir/config"
 	"github.com/weirq/weir/pkg/sweeper"
@@ -42,7 +43,7 @@ func (p *process) runSweeper(ctx context.Context, adjust []func(*sweeper.Config)
 	}
 	registry := newRegistry()
 	registry.MustRegister(newCollector(s.Stats, sweeperMetrics), newDuties(func() []sweeper.DutyStats { return s.Stats().Duties }),
-		newCollector(c.Bus, busMetrics), newCollector(c.Pool().Stat, poolMetrics), newCollector(contact.self, contactMetrics))
+		newRepairs(func() map[string]uint64 { return s.Stats().Repairs }), newCollector(c.Bus, busMetrics), newCollector(c.Pool().Stat, poolMetrics), newCollector(contact.self, contactMetrics))
 	h := &sweeperHealth{stats: s.Stats, bus: c.Bus(), contact: contact, lease: cfg.Timing.Lease, off: settings.DutiesOff}
 	stop, err := p.serve("sweeper.http.listen", cfg.Sweeper.HTTP, routes(h, registry, p.log))
 	if err != nil {
@@ -52,12 +53,19 @@ func (p *process) runSweeper(ctx context.Context, adjust []func(*sweeper.Config)
 	if err := AwaitSchema(ctx, c.Pool(), p.loaded, p.log); err != nil {
 		return unlessEnded(ctx, err)
 	}
+	declared := p.declareSchedules(ctx, c)
+	defer declared()
 	h.phase.Store(serving)
 	p.log.Info("sweeper serves", "namespace", cfg.Namespace, "version", shortVersion())
 	context.AfterFunc(ctx, func() {
 		h.phase.Store(closing)
 		p.log.Info("closing", "why", why(ctx))
 	})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	own, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() { p.ownLimits(own, c) })
 	return s.Run(ctx)
 }
 

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
@@ -36,18 +35,9 @@ func (p *process) runWorker(ctx context.Context, register Register, adjust []fun
 	}
 	defer closeAll()
 	registry := newRegistry()
-	settings := WorkerConfig(cfg)
-	settings.Logger, settings.Version = p.log, shortVersion()
-	for _, f := range adjust {
-		f(&settings)
-	}
-	newAttempts(registry).watch(&settings)
-	w, err := worker.New(c, settings)
+	w, err := p.newWorker(c, register, adjust, newAttempts(registry).watch)
 	if err != nil {
 		return err
-	}
-	if err := register(w, c); err != nil {
-		return fmt.Errorf("register handlers: %w", err)
 	}
 	registry.MustRegister(newCollector(w.Stats, workerMetrics), newCollector(c.Bus, busMetrics),
 		newCollector(c.Pool().Stat, poolMetrics), newCollector(contact.self, contactMetrics))
@@ -99,10 +89,10 @@ func WorkerConfig(cfg config.Config) worker.Config {
 		// Zero is "at once" in the configuration and "the default" in package worker.
 		Grace: max(cfg.Worker.Grace, 1), ExitsBy: cfg.Worker.ExitsBy, Abandon: cfg.Worker.Abandon,
 		ResultRetryFor: cfg.Timing.ResultRetryFor, MissingPayloadGrace: cfg.Timing.MissingPayloadGrace,
-		LeaseURL: cfg.Postgres.LeaseURL.Reveal(),
+		LeaseURL: cfg.Postgres.LeaseURL.Reveal(), Modes: modesOf(cfg.Worker.Modes), Children: childrenConfig(cfg.Worker.Children),
 	}
 	for _, q := range cfg.Worker.Queues {
-		w.Queues = append(w.Queues, worker.Queue{Name: q.Name, Slots: q.Slots, Weight: q.Weight})
+		w.Queues = append(w.Queues, worker.Queue{Name: q.Name, Slots: q.Slots, Weight: q.Weight, Modes: modesOf(q.Modes)})
 	}
 	return w
 }

@@ -24,9 +24,11 @@ type Config struct {
 	// Lease is how long this sweeper counts as living after its last renewal; it renews every Lease/5. It is also the
 	// least time after which it calls others dead. Zero means 15s; below 3s New returns an error.
 	Lease time.Duration
-	// Recover, Wake, Expire and Rotate are how often these duties run, give or take a tenth. Zero means 1s, 250ms, 5s, 1min.
+	// Recover, Wake, Fire, Expire and Rotate are how often these duties run, give or take a tenth. Zero means 1s, 250ms, 1s, 5s,
+	// 1min. Schedules are fired to the tick: Fire is how often is looked for those that were declared or changed meanwhile.
 	Recover time.Duration
 	Wake    time.Duration
+	Fire    time.Duration
 	Expire  time.Duration
 	Rotate  time.Duration
 	// Retention is how long ended jobs are kept.
@@ -50,7 +52,7 @@ type Config struct {
 const minLease = 3 * time.Second
 
 // names are the duties in the order of Duties.
-var names = []string{"recover", "wake", "stragglers", "expire", "rotate", "uniques", "sessions", "counts"}
+var names = []string{"recover", "wake", "unblock", "reconcile", "fire", "stragglers", "expire", "rotate", "uniques", "reports", "sessions", "counts"}
 
 // withDefaults fills in what is zero and checks the rest.
 func (c Config) withDefaults() (Config, error) {
@@ -62,6 +64,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"Lease", &c.Lease, 15 * time.Second},
 		{"Recover", &c.Recover, time.Second},
 		{"Wake", &c.Wake, 250 * time.Millisecond},
+		{"Fire", &c.Fire, time.Second},
 		{"Expire", &c.Expire, 5 * time.Second},
 		{"Rotate", &c.Rotate, time.Minute},
 		{"Retention.Completed", &c.Retention.Completed, 24 * time.Hour},

@@ -1,5 +1,5 @@
 // Package sweeper keeps a namespace in order: it gives the jobs of dead processes to others, wakes workers when jobs
-// come due, ends what has expired, and makes and retires partitions.
+// come due, fires schedules, ends what has expired, and makes and retires partitions.
 //
 //	s, err := sweeper.New(c, sweeper.Config{}) // c is a *client.Client
 //	err = s.Run(ctx)                           // until ctx ends
@@ -14,10 +14,14 @@
 //
 //	recover     1s     jobs of processes whose lease has ended start elsewhere
 //	wake        250ms  workers are woken for jobs that come due, and for those whose hint was lost
+//	unblock     2s     keys that are free, or whose holder is gone, pass to those who wait for them
+//	reconcile   2s     Redis is told who holds the keys that jobs wait for
+//	fire        1s     ticks of schedules become jobs, to the tick
 //	stragglers  5s     the same for all that has been due for longer, read from the start
 //	expire      5s     jobs that could not start in time end as expired
 //	rotate      1min   partitions ahead are made, those behind are emptied and dropped
 //	uniques     30s    unique keys of jobs that are not live any more are freed
+//	reports     1min   checkpoints and progress of jobs that have ended go, with the retention of completed jobs
 //	sessions    1min   rows of dead processes are deleted after an hour
 //	counts      10s    the depth of each queue is cached in the table counts
 //

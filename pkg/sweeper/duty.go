@@ -12,8 +12,11 @@ import (
 
 // How often the duties run that Config does not speak of.
 const (
+	unblockEvery    = 2 * time.Second
+	reconcileEvery  = 2 * time.Second
 	stragglersEvery = 5 * time.Second
 	uniquesEvery    = 30 * time.Second
+	reportsEvery    = time.Minute
 	sessionsEvery   = time.Minute
 	countsEvery     = 10 * time.Second
 )

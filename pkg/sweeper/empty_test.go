@@ -98,11 +98,11 @@ func TestAPartitionKeepsWhatALiveJobNeedsUntilItWasCarriedOver(t *testing.T) {
 		}
 	}
 	tidy(0)
-	if _, err := c.store.Cancel(t.Context(), []job.ID{id}, "for the test"); err != nil {
+	if _, _, err := c.store.Cancel(t.Context(), []job.ID{id}, "for the test"); err != nil {
 		t.Fatal(err)
 	}
 	tidy(0) // it may be revived at this very moment
-	if gone, err := c.store.Delete(t.Context(), []job.ID{id}); len(gone) != 1 || err != nil {
+	if gone, _, err := c.store.Delete(t.Context(), []job.ID{id}); len(gone) != 1 || err != nil {
 		t.Fatal(gone, err)
 	}
 	c.exec(`INSERT INTO weir.jobs_kept SELECT $1, now(), NULL, NULL, NULL, NULL, 1, 5, 0, 'k', 'q', '{}'`, [16]byte(id))
@@ -127,7 +127,7 @@ func (c *calendar) reviveSome(ctx context.Context) {
 		ids = append(ids, id)
 	}
 	rows.Close()
-	if _, err := c.store.Cancel(ctx, ids, "for the test"); err != nil {
+	if _, _, err := c.store.Cancel(ctx, ids, "for the test"); err != nil {
 		c.Error(err)
 	}
 	if _, err := c.store.Revive(ctx, ids); err != nil {

@@ -20,6 +20,8 @@ type Event struct {
 	Crashes int       // processes that died while they ran it
 	Session job.ID    // the process that died
 	Due     time.Time // when it can start again, on the database clock; zero if it has ended
+	Failure job.ID    // the failure job that was added for it (job.Options.OnDiscard)
+	Err     error     // a failure job was wanted and could not be added
 }
 
 // recovered tells of jobs that were taken from dead processes.
@@ -32,7 +34,13 @@ func (s *Sweeper) recovered(jobs []pgstore.Recovered) {
 		default:
 			s.log.Error("job ended: its process died", append(attrs, "state", r.State)...)
 		}
+		var err error
+		if f := r.Failure; f.Kind != "" && f.ID.IsZero() {
+			err = fmt.Errorf("failure job %s not added: %s", f.Kind, f.Refused)
+			s.log.Error("failure job not added", append(attrs, "failure kind", f.Kind, "reason", f.Refused)...)
+		}
 		s.emit(Event{
+			Failure: r.Failure.ID, Err: err,
 			What: job.Recover, ID: r.ID, Kind: r.Kind, Queue: r.Queue, State: r.State, Attempt: r.Attempt,
 			Crashes: r.Crashes, Session: r.Session, Due: r.Due,
 		})

@@ -33,7 +33,8 @@ func newSite(t *testing.T, mode testenv.RedisMode) *site {
 
 func siteOn(t *testing.T, pool *pgxpool.Pool, ns string, mode testenv.RedisMode) *site {
 	t.Helper()
-	c, err := client.New(pool, client.Config{Namespace: ns, Redis: testenv.RedisClient(t, mode)})
+	// A loaded machine is no silent Redis.
+	c, err := client.New(pool, client.Config{Namespace: ns, Redis: testenv.RedisClient(t, mode), RedisTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

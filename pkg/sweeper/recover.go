@@ -32,12 +32,13 @@ func (s *Sweeper) recoverOnce(ctx context.Context) (n int, err error) {
 		errs = append(errs, err)
 	}
 	hints := map[string]coord.Hint{}
+	var freed []string
 	for more := true; more && ctx.Err() == nil; {
 		var jobs []pgstore.Recovered
 		// Every round asks for all dead sessions, not only for those just marked (rescan): a claim may commit after the
 		// mark, and this sweeper or another may have ended between mark and recovery.
 		err := s.timed(func() (err error) {
-			jobs, err = s.life.Recover(ctx, orphans, recoverBatch)
+			jobs, err = s.life.Recover(ctx, orphans, recoverBatch, passReserve)
 			return err
 		})
 		if err != nil {
@@ -46,11 +47,15 @@ func (s *Sweeper) recoverOnce(ctx context.Context) (n int, err error) {
 		}
 		s.recovered(jobs)
 		addHints(hints, jobs)
+		for _, r := range jobs {
+			freed = append(freed, r.Freed...)
+		}
 		n += len(jobs)
 		more = len(jobs) == recoverBatch
 	}
 	s.announce(ctx, hints)
-	return n, errors.Join(errs...)
+	_, err = s.pass(ctx, freed)
+	return n, errors.Join(append(errs, err)...)
 }
 
 // timed runs a statement of this duty and tells the pulse how it went.
@@ -88,18 +93,8 @@ func (s *Sweeper) markDead(ctx context.Context) error {
 // addHints counts the jobs of each queue and kind that can start again at once. Those with a wait are wake's.
 func addHints(hints map[string]coord.Hint, jobs []pgstore.Recovered) {
 	for _, r := range jobs {
-		if r.State != job.Available || r.Crashes > 1 {
-			continue
+		if r.State == job.Available && r.Crashes <= 1 {
+			addHint(hints, r.Queue, r.Kind, r.Due)
 		}
-		key := r.Queue + "\x00" + r.Kind // neither holds a zero byte: Postgres refuses it
-		h, ok := hints[key]
-		if !ok {
-			h = coord.Hint{Queue: r.Queue, Kind: r.Kind, ReadyAt: r.Due}
-		}
-		h.Count++
-		if r.Due.Before(h.ReadyAt) {
-			h.ReadyAt = r.Due
-		}
-		hints[key] = h
 	}
 }

@@ -92,7 +92,7 @@ func TestAJobAskedToCancelEndsAsCancelledWhenItsProcessDies(t *testing.T) {
 	id := s.enqueue(1)[0]
 	w := s.worker(time.Minute)
 	s.claim(w, 1)
-	if _, err := s.store.Cancel(t.Context(), []job.ID{id}, "enough"); err != nil {
+	if _, _, err := s.store.Cancel(t.Context(), []job.ID{id}, "enough"); err != nil {
 		t.Fatal(err)
 	}
 	s.die(w)

@@ -26,6 +26,9 @@ func (s *Sweeper) stragglersOnce(ctx context.Context) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if queues, err = fitting(ctx, s.slow, queues); err != nil {
+		return 0, err
+	}
 	hints := map[string]coord.Hint{}
 	for _, q := range s.insist.pick(queues, time.Now()) {
 		// The least ready_at lowers the scan position of those who are woken.

@@ -28,19 +28,26 @@ type Sweeper struct {
 	ids *job.IDs
 	bus *coord.Bus
 
+	client *client.Client
+
 	life   *pgstore.Store // heartbeat and recover
-	prompt *pgstore.Store // wake
+	prompt *pgstore.Store // wake and fire
 	slow   *pgstore.Store // all the rest
 
 	pulse    *pulse
 	alarms   alarms
+	firing   firing
 	insist   insist
+	repairs  repairs
 	rotation rotation          // guarded by its duty's turn
 	uniqueAt pgstore.UniqueRow // the same
-	beat     *duty
-	duties   []*duty
-	busy     atomic.Uint64
-	running  atomic.Bool
+	reportAt job.ID            // where reports goes on
+	// Where the duties unblock and reconcile go on; the same.
+	lineAt, reconcileAt string
+	beat                *duty
+	duties              []*duty
+	busy                atomic.Uint64
+	running             atomic.Bool
 }
 
 // New returns a sweeper for the namespace of c. It does no I/O. An error names a field of cfg.
@@ -53,7 +60,7 @@ func New(c *client.Client, cfg Config) (*Sweeper, error) {
 		return nil, err
 	}
 	s := &Sweeper{
-		cfg: cfg, log: cfg.Logger, ids: c.IDs(), bus: c.Bus(),
+		cfg: cfg, log: cfg.Logger, ids: c.IDs(), bus: c.Bus(), client: c,
 		life:     c.Store().On(newLane(c.Pool())),
 		prompt:   c.Store().On(newLane(c.Pool())),
 		slow:     c.Store().On(newLane(c.Pool())),
@@ -66,10 +73,14 @@ func New(c *client.Client, cfg Config) (*Sweeper, error) {
 	s.duties = []*duty{
 		{name: "recover", every: cfg.Recover, step: s.recoverOnce},
 		{name: "wake", every: cfg.Wake, step: s.wakeOnce, first: s.alarms.first, ring: s.ring},
+		{name: "unblock", every: unblockEvery, pace: 20, step: s.unblockOnce},
+		{name: "reconcile", every: reconcileEvery, pace: 20, step: s.reconcileOnce},
+		{name: "fire", every: cfg.Fire, step: s.fireOnce, first: s.firing.first, ring: s.ringFire},
 		{name: "stragglers", every: stragglersEvery, pace: 20, step: s.stragglersOnce},
 		{name: "expire", every: cfg.Expire, step: s.expireOnce},
 		{name: "rotate", every: cfg.Rotate, step: s.rotateOnce},
 		{name: "uniques", every: uniquesEvery, step: s.uniquesOnce},
+		{name: "reports", every: reportsEvery, step: s.reportsOnce},
 		{name: "sessions", every: sessionsEvery, step: s.sessionsOnce},
 		{name: "counts", every: countsEvery, pace: 20, step: s.countsOnce},
 	}

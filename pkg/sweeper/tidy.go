@@ -2,8 +2,10 @@ package sweeper
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/pgstore"
 )
 
@@ -18,14 +20,23 @@ const (
 	actionAge = 90 * 24 * time.Hour
 )
 
-// expireOnce ends unstarted jobs whose time has passed, and returns how many.
+// expireOnce ends unstarted jobs whose time has passed, and returns how many. What they had or waited for is passed on
+// (`cancelPass`).
 func (s *Sweeper) expireOnce(ctx context.Context) (n int, err error) {
+	var freed []string
+	defer func() {
+		_, errPass := s.pass(ctx, freed)
+		err = errors.Join(err, errPass)
+	}()
 	for {
 		jobs, err := s.slow.Expire(ctx, expireBatch)
 		if err != nil {
 			return n, err
 		}
 		s.expired(jobs)
+		for _, e := range jobs {
+			freed = append(freed, e.Freed...)
+		}
 		n += len(jobs)
 		if len(jobs) < expireBatch || ctx.Err() != nil {
 			return n, nil
@@ -51,6 +62,28 @@ func (s *Sweeper) uniquesOnce(ctx context.Context) (n int, err error) {
 			return n, nil
 		}
 		s.uniqueAt = *next
+	}
+	return n, nil
+}
+
+// reportsOnce forgets what jobs that have ended said of themselves, a stretch of the table at a time.
+func (s *Sweeper) reportsOnce(ctx context.Context) (n int, err error) {
+	for end := time.Now().Add(tidyBudget); time.Now().Before(end) && ctx.Err() == nil; {
+		over, next, err := s.slow.Reports(ctx, s.reportAt, s.cfg.Retention.Completed, tidyBatch)
+		if err != nil {
+			return n, err
+		}
+		if len(over) > 0 {
+			gone, err := s.slow.DeleteReports(ctx, over)
+			if n += gone; err != nil {
+				return n, err
+			}
+		}
+		if next == nil {
+			s.reportAt = job.ID{}
+			return n, nil
+		}
+		s.reportAt = *next
 	}
 	return n, nil
 }

@@ -40,6 +40,9 @@ func (s *Sweeper) wakeOnce(ctx context.Context) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if queues, err = fitting(ctx, s.prompt, queues); err != nil {
+		return 0, err
+	}
 	now := time.Now()
 	hints := map[string]coord.Hint{}
 	var alarms []alarm

@@ -155,3 +155,46 @@ func TestWhatNobodyCanRunWakesNobody(t *testing.T) {
 		})
 	}
 }
+
+// A queue with a limit wakes for as many jobs as may start, however many are due: the others would look in vain.
+func TestAFullQueueWakesNobodyAndOneWithRoomAFew(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		limit pgstore.QueueLimit
+		run   int
+		want  int
+	}{
+		"no limit":                 {limit: pgstore.QueueLimit{Name: "other", N: 1}, run: 5, want: 20},
+		"a limit with room":        {limit: pgstore.QueueLimit{Name: "q", N: 8}, run: 5, want: 3},
+		"a limit that is full":     {limit: pgstore.QueueLimit{Name: "q", N: 5}, run: 5},
+		"a limit that was lowered": {limit: pgstore.QueueLimit{Name: "q", N: 2}, run: 5},
+		"a rate with room":         {limit: pgstore.QueueLimit{Name: "q", Rate: 4, Per: time.Hour}, want: 4},
+		"a rate below the limit":   {limit: pgstore.QueueLimit{Name: "q", N: 10, Rate: 4, Per: time.Hour}, want: 4},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, testenv.RedisMini)
+			w := newIdle(s)
+			if c.run > 0 {
+				s.enqueue(c.run)
+				s.claim(w.session, c.run)
+			}
+			s.enqueue(20)
+			if err := s.store.SetQueueLimit(t.Context(), c.limit, false); err != nil {
+				t.Fatal(err)
+			}
+			for duty, age := range map[string]string{"wake": "500 ms", "stragglers": "5 s"} {
+				sw := s.sweeper(sweeper.Config{})
+				s.exec(`UPDATE weir.live SET ready_at = now() - $1::interval WHERE state = 0`, age)
+				if n := s.duty(sw, duty); n != c.want {
+					t.Errorf("%s announced %d, want %d", duty, n, c.want)
+				}
+				if h, ok := w.heard(); ok != (c.want > 0) || ok && h.Count != c.want {
+					t.Errorf("%s: hint %+v, %v, want one of %d", duty, h, ok, c.want)
+				}
+				w.register()
+			}
+		})
+	}
+}

@@ -1,8 +1,14 @@
-// Package weirtest tests programs that use Weir, in three sizes.
+// Package weirtest tests programs that use Weir, in four sizes.
 //
 // [RequireEnqueued] looks whether a job was enqueued, in the test's own transaction, which may be rolled back afterwards:
 //
 //	j := weirtest.RequireEnqueued[mail.Welcome](t, tx)
+//
+// [Recorder] takes the place of a client where there is no database:
+//
+//	var rec weirtest.Recorder
+//	err := signup(ctx, &rec)
+//	j := weirtest.RequireEnqueued[mail.Welcome](t, &rec)
 //
 // [Execute] calls a handler the way a worker does, with its payload encoded and decoded, middleware, timeout, panics and
 // all that its return means, and without any server:

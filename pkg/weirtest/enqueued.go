@@ -53,7 +53,7 @@ type sqlQuerier interface {
 
 // RequireEnqueued fails the test at once unless db sees exactly one job of T's kind, whatever has become of it, and
 // returns that. db is a pgx.Tx, *pgxpool.Pool or *pgx.Conn, or whatever EnqueueSQLTx takes: a *sql.Tx, *sql.DB or a
-// wrapper of one. With Count(n) there must be n, and the oldest is returned; with Count(0) the result is nil.
+// wrapper of one; or a *Recorder. With Count(n) there must be n, and the oldest is returned; with Count(0) the result is nil.
 func RequireEnqueued[T job.Args](t testing.TB, db any, opts ...Option) *worker.Job[T] {
 	t.Helper()
 	o := options{namespace: "weir", count: 1}
@@ -96,6 +96,9 @@ func (o *options) subject(kind string) string {
 
 // list returns the newest jobs that db sees, oldest first.
 func list(ctx context.Context, db any, namespace string) ([]job.Row, error) {
+	if r, ok := db.(*Recorder); ok {
+		return r.Jobs(), nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	query, args := pgstore.New(nil, pgstore.Config{Schema: namespace}).ListSQL("", "", maxListed)

@@ -77,10 +77,12 @@ func execute(t testing.TB, args job.Args, opts []ExecuteOptions, register func(*
 	if c == nil {
 		c = offline(t)
 	}
-	row, err := rowOf(c, args, o)
+	row, err := rowOf(c.IDs().New, args, o.Job)
 	if err != nil {
 		t.Fatalf("weirtest: %v", err)
 	}
+	row.Attempt = max(o.Attempt, 1)
+	row.Fence = row.Attempt
 	w, err := worker.New(c, o.Worker)
 	if err != nil {
 		t.Fatalf("weirtest: %v", err)
@@ -90,26 +92,29 @@ func execute(t testing.TB, args job.Args, opts []ExecuteOptions, register func(*
 	return Result{Next: next, Err: err, JSON: result}
 }
 
-// rowOf returns the row as a worker would have claimed it.
-func rowOf(c *client.Client, args job.Args, o ExecuteOptions) (job.Row, error) {
+// rowOf returns the row of a job as a worker would have claimed it for its first attempt.
+func rowOf(newID func() job.ID, args job.Args, over job.Options) (job.Row, error) {
 	kind, payload, err := job.Encode(args)
 	if err != nil {
 		return job.Row{}, err
 	}
-	opts, err := job.OptionsOf(args).Merge(o.Job).Complete()
+	opts, err := job.OptionsOf(args).Merge(over).Complete()
 	if err != nil {
 		return job.Row{}, err
 	}
 	id := opts.ID
 	if id.IsZero() {
-		id = c.IDs().New()
+		id = newID()
 	}
-	attempt := max(o.Attempt, 1)
 	now := time.Now()
+	ready := now.Add(opts.Delay)
+	if opts.ScheduledAt.After(ready) {
+		ready = opts.ScheduledAt
+	}
 	return job.Row{
-		ID: id, Kind: kind, Queue: opts.Queue, Priority: opts.Priority, State: job.Running, Attempt: attempt,
-		MaxAttempts: opts.MaxAttempts, Fence: attempt, Payload: payload, Timeout: opts.Timeout, Backoff: opts.Backoff,
-		Tags: opts.Tags, Metadata: opts.Metadata, EnqueuedAt: now, ScheduledAt: opts.ScheduledAt, ReadyAt: now, ClaimedAt: now,
+		ID: id, Kind: kind, Queue: opts.Queue, Priority: opts.Priority, State: job.Running, Attempt: 1,
+		MaxAttempts: opts.MaxAttempts, Fence: 1, Payload: payload, Timeout: opts.Timeout, Backoff: opts.Backoff, Mode: opts.Mode,
+		Tags: opts.Tags, Metadata: opts.Metadata, EnqueuedAt: now, ScheduledAt: opts.ScheduledAt, ReadyAt: ready, ClaimedAt: now,
 	}, nil
 }
 

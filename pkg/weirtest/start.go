@@ -81,6 +81,7 @@ func Start(t testing.TB, opts ...StartOptions) *Queue {
 	if o.Worker.Logger == nil {
 		o.Worker.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Worker.Children.InProcess = true // a test's program cannot be executed again
 	if q.Worker, err = worker.New(q.Client, o.Worker); err != nil {
 		t.Fatalf("weirtest: %v", err)
 	}

@@ -34,7 +34,7 @@ func (w *Worker) close(ctx context.Context, grace time.Duration) error {
 		}
 	}
 	deadline := begun.Add(max(w.cfg.ExitsBy, grace+lateReturn))
-	lost := w.results.flush(later(deadline, time.Now().Add(lateReturn)))
+	lost := w.flushAll(later(deadline, time.Now().Add(lateReturn)))
 	if s := w.live(); s != nil {
 		lost += w.tasks.countOf(s) // their handlers have returned, and are in hooks that have not
 		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -49,6 +49,19 @@ func (w *Worker) close(ctx context.Context, grace time.Duration) error {
 		return &UnflushedError{N: lost}
 	}
 	return nil
+}
+
+// flushAll writes results, passes on the keys that they free, and tells Redis. A key that was being passed on to this process
+// as it began to close comes back as a result.
+func (w *Worker) flushAll(deadline time.Time) (lost int) {
+	lost = w.results.flush(deadline)
+	w.passes.flush(deadline)
+	if w.results.len() > 0 {
+		lost = w.results.flush(deadline)
+		w.passes.flush(deadline)
+	}
+	w.advice.flush(earlier(deadline, time.Now().Add(time.Second)))
+	return lost
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -36,6 +36,7 @@ type dispatcher struct {
 	lowers     map[int]time.Time // least ready_at announced per lane since the last claim
 	lowerAll   bool              // look at everything
 	registered []bool            // which lanes' idle sets hold us, as far as we know
+	low        []bool            // in which of them our score is too low, since a hint took some of our slots
 	reconcile  bool              // compare our tasks with the database's account
 	probes     map[int]*probe
 	due        time.Time // local time of the next own timer; zero: none
@@ -46,23 +47,31 @@ type dispatcher struct {
 	listedAt  time.Time     // local; of the last registration
 	dbOffset  time.Duration // database clock minus local clock, from the last claim
 	errors    int
-	contended int  // claims in a row that found no turn
-	busy      bool // the last claim came back full
-	full      bool // there was no room for a claim: wait for a slot, not for a poll that is due
-	deaf      bool // a lane without a free slot stood in no idle set when the last claim was made
+	reminders []time.Time  // local; when jobs that we put off come due
+	countedAt time.Time    // local; when the workers were counted
+	workers   int          // how many share the rates while Redis is away
+	beaten    int          // rounds in a row in which others had every job with keys
+	noRoom    bool         // the last round could take none of them for want of a slot
+	crowded   bool         // the last round left jobs with keys for want of a slot
+	limitRoom map[int]bool // lanes with a limit where a job has ended here
+	atLimit   []bool       // lanes whose last scans were cut by a limit of the whole fleet
+	contended int          // claims in a row that found no turn
+	busy      bool         // the last claim came back full
+	full      bool         // there was no room for a claim: wait for a slot, not for a poll that is due
+	deaf      bool         // a lane without a free slot stood in no idle set when the last claim was made
 	passedOn  time.Time
 	passOwed  []coord.Hint // queues that had more, not announced yet: passedOn was too recent
 
-	floors  map[*handler][][pgstore.Priorities]pgstore.Position // where scans began that left out a full kind
-	missing map[job.ID]time.Time                                // jobs without a log row: first seen, local
+	floors  map[*handler][][pgstore.Ranges]pgstore.Position // where scans began that left out a full kind
+	missing map[job.ID]time.Time                            // jobs without a log row: first seen, local
 }
 
 func newDispatcher(w *Worker) *dispatcher {
 	n := len(w.lanes.all)
 	return &dispatcher{
 		w: w, mark: newWatermark(n), wake: make(chan struct{}, 1), lowers: make(map[int]time.Time),
-		registered: make([]bool, n), probes: make(map[int]*probe), lowerAll: true,
-		floors: make(map[*handler][][pgstore.Priorities]pgstore.Position), missing: make(map[job.ID]time.Time),
+		registered: make([]bool, n), low: make([]bool, n), atLimit: make([]bool, n), limitRoom: make(map[int]bool), probes: make(map[int]*probe), lowerAll: true,
+		floors: make(map[*handler][][pgstore.Ranges]pgstore.Position), missing: make(map[job.ID]time.Time),
 	}
 }
 
@@ -117,10 +126,12 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 	}
 	d.w.stats.looks.Add(1)
 	d.fireProbes(time.Now())
+	d.dropReminders(time.Now())
 	each, total := d.room()
 	d.w.giveBack(d.w.lanes.takeStalled(time.Now()))
 	if d.full = total == 0; d.full {
 		d.passOn(ctx)
+		d.wakeForLimited(ctx)
 		return false, nil // hungry is set: a freed slot wakes us
 	}
 	poll := !time.Now().Before(d.pollAt) || d.mark.whole || d.looksAtAll()
@@ -130,8 +141,23 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	d.deliver(s, got)
-	d.setHungry(d.deaf || d.leftOut(each, got))
-	if d.busy = d.isFull(got); d.busy {
+	d.correct(ctx)
+	moved, left := true, false
+	if len(got.Candidates) > 0 {
+		if moved, left, err = d.admit(ctx, s, got); err != nil {
+			return false, err
+		}
+	}
+	if moved {
+		d.beaten = 0
+	}
+	d.setHungry(d.deaf || d.crowded || d.leftOut(each, got))
+	d.noteLimits(ctx, each, total, got)
+	d.busy = d.isFull(got)
+	if !moved && (d.busy || left) && len(got.Jobs) == 0 {
+		return d.letOthers(ctx)
+	}
+	if d.busy {
 		d.owePass(got)
 		d.passOn(ctx)
 		return true, nil
@@ -142,7 +168,7 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 	}
 	d.contended = 0
 	d.armNext(got, len(got.Jobs) > 0)
-	return !registered, nil // came short without being in the idle set: register, then look once more
+	return left || !registered, nil // left: others had them, and may not start them. Or came short without being in the idle set: register, then look once more
 }
 
 // room returns what may be claimed now. Before it answers "nothing", hungry is set, so that a slot freed in between is
@@ -191,7 +217,7 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 	req.Suspect = suspects == 0
 	for _, lane := range order {
 		req.Queues = append(req.Queues, pgstore.ClaimQueue{
-			Name: d.w.lanes.all[lane].name, Slots: each[lane], Starts: starts[lane],
+			Name: d.w.lanes.all[lane].name, Mode: d.w.lanes.all[lane].modes.most(), Slots: each[lane], Starts: starts[lane],
 		})
 	}
 	sent := time.Now()
@@ -216,8 +242,8 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 }
 
 // lastPositions finds, per lane and priority, the last job of the answer.
-func (d *dispatcher) lastPositions(got pgstore.Claimed) [][pgstore.Priorities]pgstore.Position {
-	last := make([][pgstore.Priorities]pgstore.Position, len(d.w.lanes.all))
+func (d *dispatcher) lastPositions(got pgstore.Claimed) [][pgstore.Ranges]pgstore.Position {
+	last := make([][pgstore.Ranges]pgstore.Position, len(d.w.lanes.all))
 	note := func(rows []job.Row) {
 		for i := range rows {
 			r := &rows[i]
@@ -230,6 +256,13 @@ func (d *dispatcher) lastPositions(got pgstore.Claimed) [][pgstore.Priorities]pg
 	}
 	note(got.Jobs)
 	note(got.Missing)
+	for i := range got.Candidates {
+		c := &got.Candidates[i]
+		l := &last[d.laneOf(c.Queue)][job.MaxPriority+c.Priority-1]
+		if p := (pgstore.Position{ReadyAt: c.ReadyAt, ID: c.ID}); c.Crashes < 2 && p.Compare(*l) > 0 {
+			*l = p
+		}
+	}
 	return last
 }
 
@@ -256,31 +289,6 @@ func (d *dispatcher) deliver(s *session, got pgstore.Claimed) {
 	d.w.giveBack(d.w.lanes.takeExcess(time.Now()))
 }
 
-// isFull reports whether the claim was limited by slots or bytes: there may be more.
-func (d *dispatcher) isFull(got pgstore.Claimed) bool {
-	for _, scans := range got.Scans {
-		if slices.Contains(scans[:], pgstore.Cut) {
-			return true
-		}
-	}
-	return false
-}
-
-// leftOut reports whether the claim passed something over for want of a slot: a whole queue, a priority, a kind. Then a
-// slot that is freed must wake us (slotFlag).
-func (d *dispatcher) leftOut(each []int, got pgstore.Claimed) bool {
-	if len(d.floors) > 0 || slices.Contains(each, 0) {
-		return true
-	}
-	found := len(got.Jobs)+len(got.Missing) > 0 // else the queue is paused
-	for _, scans := range got.Scans {
-		if slices.Contains(scans[:], pgstore.Cut) || found && slices.Contains(scans[:], pgstore.NotScanned) {
-			return true
-		}
-	}
-	return false
-}
-
 // afterError waits a little, at most a second, and sees to what the error may have left behind.
 func (d *dispatcher) afterError(ctx context.Context, err error) {
 	if pgstore.IsUnknown(err) || errors.Is(err, pgstore.ErrHalfRead) {
@@ -302,41 +310,4 @@ func (d *dispatcher) afterError(ctx context.Context, err error) {
 	d.w.resetPools(err)
 	d.errors = min(d.errors+1, 5)
 	sleep(ctx, jitter(min(50*time.Millisecond<<d.errors, time.Second)))
-}
-
-// passEvery is how often a busy worker tells others of what it leaves.
-const passEvery = 50 * time.Millisecond
-
-// owePass notes the queues that had more than this claim could take.
-func (d *dispatcher) owePass(got pgstore.Claimed) {
-	d.passOwed = d.passOwed[:0]
-	for lane, scans := range got.Scans {
-		if slices.Contains(scans[:], pgstore.Cut) {
-			name := d.w.lanes.all[lane].name
-			d.passOwed = append(d.passOwed, coord.Hint{Queue: name, Count: 1, ReadyAt: got.Now.Add(-overlap)})
-		}
-	}
-}
-
-// passOn leaves the idle sets after a claim that filled the slots and wakes one more worker for each queue that had
-// more, in one script (fullForward, leaveFirst). It does so every 50 ms at most; what is owed by then is passed on by the
-// next claim, or by a dispatcher that waits for a slot.
-func (d *dispatcher) passOn(ctx context.Context) {
-	if len(d.passOwed) == 0 || !d.w.bus.Enabled() || time.Since(d.passedOn) < passEvery {
-		return
-	}
-	d.passedOn = time.Now()
-	var queues []string
-	d.mu.Lock()
-	for lane, n := range d.w.lanes.all {
-		if d.registered[lane] {
-			queues = append(queues, n.name)
-			d.registered[lane] = false
-		}
-	}
-	d.mu.Unlock()
-	if err := d.w.bus.Leave(ctx, d.w.name(), queues, d.passOwed...); err != nil {
-		d.w.trouble("redis", err)
-	}
-	d.passOwed = nil
 }

@@ -41,12 +41,16 @@ func (w *Worker) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 		return Drained{}, err
 	}
 	defer w.disconnect()
+	w.openChildren()
+	defer w.closeChildren()
 	if _, err := w.openSession(ctx); err != nil {
 		return Drained{}, fmt.Errorf("%w: %w", drainEnded(ctx), err)
 	}
 	before := w.drained()
 	var loops, flushing sync.WaitGroup
 	loops.Go(func() { w.keepSession(bg) })
+	loops.Go(func() { w.runPasses(bg) })
+	loops.Go(func() { w.runAdvice(bg) })
 	writing := w.results.bound(bg)
 	for range flushers {
 		flushing.Go(func() { w.results.run(writing) })
@@ -75,7 +79,11 @@ func (w *Worker) beginDrain() error {
 	if len(w.handlers) == 0 {
 		return errors.New("worker: no handler is registered")
 	}
+	if err := w.prepareModesLocked(); err != nil {
+		return err
+	}
 	w.draining = true
+	w.noteKinds()
 	return nil
 }
 
@@ -102,9 +110,13 @@ func (d *dispatcher) restart() {
 	d.lowerAll, d.reconcile, d.due = true, false, time.Time{}
 	clear(d.lowers)
 	clear(d.registered)
+	clear(d.low)
 	clear(d.probes)
 	clear(d.floors)
 	clear(d.missing)
+	clear(d.atLimit)
+	clear(d.limitRoom)
+	d.reminders, d.beaten = nil, 0
 }
 
 // drainRounds claims until two rounds in a row were quiet.
@@ -132,7 +144,7 @@ func (w *Worker) drainRounds(ctx context.Context, delayed bool) error {
 			w.disp.afterError(ctx, err)
 			continue
 		}
-		if w.tasks.len() == 0 && made == 0 {
+		if w.tasks.len() == 0 && made == 0 && w.passes.idle() {
 			quiet++
 			continue
 		}

@@ -2,11 +2,13 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/pgstore"
 )
 
 // EventType says what happened.
@@ -23,14 +25,18 @@ const (
 	EventTimingOut EventType = "timing out" // past its timeout, the handler has not returned
 	EventAbandoned EventType = "abandoned"  // given up with its handler still running
 	EventReleased  EventType = "released"   // given back unfinished
-	EventLeaseLost EventType = "lease lost" // its result was refused, or will be: it may run elsewhere
-	EventError     EventType = "error"      // the worker's own trouble; Row may be zero
+	// EventFailureNotAdded: the job was discarded, and its failure job (job.Options.OnDiscard) could not be stored.
+	EventFailureNotAdded EventType = "failure job not added"
+	EventBlocked         EventType = "blocked"    // due, but a key that it needs is held: it was not started
+	EventLeaseLost       EventType = "lease lost" // its result was refused, or will be: it may run elsewhere
+	EventError           EventType = "error"      // the worker's own trouble; Row may be zero
 )
 
 // Event is one thing that happened in this process.
 type Event struct {
 	Type EventType
 	Row  job.Row
+	Key  string    // blocked: the lock that is held
 	Err  error     // why; nil if nothing is wrong
 	Next Next      // zero for claimed, timing out and error: nothing is decided
 	At   time.Time // local clock
@@ -38,7 +44,7 @@ type Event struct {
 
 // Next is what will happen to a job after an attempt.
 type Next struct {
-	State     job.State     // Completed, Retrying, Scheduled (snoozed), Discarded, Cancelled, Available
+	State     job.State     // Completed, Retrying, Scheduled (snoozed), Discarded, Cancelled, Available, Blocked
 	Delay     time.Duration // until it is due again; zero if final
 	WillRetry bool
 }
@@ -106,6 +112,26 @@ func (w *Worker) notify(ctx context.Context, t *task, v *verdict) {
 func (w *Worker) notifyError(ctx context.Context, t *task, v *verdict) {
 	if w.cfg.OnError != nil && v.failed() {
 		w.guard("OnError", func() { w.cfg.OnError(ctx, t.row, v.err, v.next()) })
+	}
+}
+
+// FailureJobError reports that a job was discarded and its failure job could not be stored.
+type FailureJobError struct {
+	Kind   string // of the failure job
+	Reason string
+}
+
+func (e *FailureJobError) Error() string {
+	return fmt.Sprintf("worker: failure job %s not added: %s", e.Kind, e.Reason)
+}
+
+// failureNotAdded says by event, hook and log that the failure job of t could not be stored.
+func (w *Worker) failureNotAdded(t *task, v *verdict, f pgstore.FailureJob) {
+	err := &FailureJobError{Kind: f.Kind, Reason: f.Refused}
+	w.log.Error("failure job not added", "job", t.row.ID, "kind", t.row.Kind, "failure kind", f.Kind, "reason", f.Refused)
+	w.events.send(Event{Type: EventFailureNotAdded, Row: t.row, Err: err, Next: v.next()})
+	if w.cfg.OnError != nil {
+		w.guard("OnError", func() { w.cfg.OnError(t.context(), t.row, err, v.next()) })
 	}
 }
 

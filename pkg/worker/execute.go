@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,17 +22,22 @@ type task struct {
 	row     job.Row
 	handler *handler
 	session *session
+	hot     atomic.Bool // others wait for its keys: its slot is kept for the next until its end is written
 
 	mu       sync.Mutex
-	cancel   context.CancelCauseFunc // nil until the handler starts
-	stopped  error                   // a cause that came before that
-	started  time.Time               // of the handler
-	decided  bool                    // a verdict was given: by its return, by abandonment, or by release
-	finished bool                    // FinishTx was called without error
-	freed    bool                    // its slot was given back
-	ctx      context.Context         // the handler's, for the hooks and the cause; nil before it starts
-	giveUp   *time.Timer             // abandons a handler that ignores its timeout
-	verdicts chan<- verdict          // Perform's: the verdict goes there instead of to the database
+	cancel   context.CancelCauseFunc                  // nil until the handler starts
+	stopped  error                                    // a cause that came before that
+	started  time.Time                                // of the handler
+	decided  bool                                     // a verdict was given: by its return, by abandonment, or by release
+	finished bool                                     // FinishTx was called without error
+	freed    bool                                     // its slot was given back
+	kept     bool                                     // its slot is kept for what follows it
+	spans    *spans                                   // nil: nobody wants any
+	silent   bool                                     // guarded by reports.mu: its handler has returned, what it still says counts no more
+	ctx      context.Context                          // the handler's, for the hooks and the cause; nil before it starts
+	giveUp   *time.Timer                              // abandons a handler that ignores its timeout
+	say      func(kind byte, header any, body []byte) // in a child: tells the worker; nil elsewhere
+	verdicts chan<- verdict                           // Perform's: the verdict goes there instead of to the database
 }
 
 // run executes t and then whatever may start in its place, until nothing may.
@@ -71,10 +77,7 @@ func (w *Worker) start(t *task) {
 // execute calls the handler within its context: the values that client.FromContext and Logger read, the timeout from
 // now, and the end of the session. The verdict is given before that context is taken down: its cause is evidence.
 func (w *Worker) execute(t *task) {
-	var (
-		result []byte
-		err    error
-	)
+	var result []byte
 	timeout := t.timeout(w.cfg.Timeout)
 	ctx, cancel := context.WithCancelCause(t.session.ctx)
 	defer cancel(nil)
@@ -83,11 +86,21 @@ func (w *Worker) execute(t *task) {
 	switch {
 	case t.stopped != nil:
 		cancel(t.stopped)
-	case t.handler.stopOnDoubt && t.session.doubt.Load(): // after cancel was set: the watchdog sees one or the other
+	case t.stopsOnDoubt() && t.session.doubt.Load(): // after cancel was set: the watchdog sees one or the other
 		cancel(job.ErrLeaseLost)
 	}
 	t.mu.Unlock()
 	ctx = client.WithJob(context.WithValue(ctx, taskKey{}, t), w.client, t.row.ID, t.row.Trace)
+	ctx = w.traceStart(ctx, t)
+	t.mu.Lock()
+	t.ctx = ctx
+	t.mu.Unlock()
+	at, err := w.place(ctx, t)
+	if err != nil {
+		w.settle(t, nil, err)
+		return
+	}
+	defer at.free()
 	if timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, timeout, job.ErrTimeout)
@@ -96,16 +109,15 @@ func (w *Worker) execute(t *task) {
 		defer overdue.Stop()
 	}
 	t.mu.Lock()
-	t.ctx = ctx
+	t.ctx, t.started = ctx, time.Now()
 	t.mu.Unlock()
 	w.events.send(Event{Type: EventClaimed, Row: t.row})
 	row := t.row // a copy: what middleware changes in it reaches the handler, not the fence that the result is written with
-	err = chain(ctx, &row, append(w.cfg.Middleware[:len(w.cfg.Middleware):len(w.cfg.Middleware)], t.handler.middleware...),
-		func(ctx context.Context) (err error) {
-			defer recoverInto(&err)
-			result, err = t.handler.call(ctx, t, row)
-			return err
-		})
+	err = chain(ctx, &row, at.around, func(ctx context.Context) (err error) {
+		defer recoverInto(&err)
+		result, err = at.call(ctx, t, row)
+		return err
+	})
 	w.settle(t, result, err)
 }
 
@@ -159,6 +171,7 @@ func (t *task) decide() bool {
 
 // settle decides about an attempt whose handler has ended and hands the verdict to the result writer.
 func (w *Worker) settle(t *task, result []byte, err error) {
+	w.reports.end(t)
 	if !t.decide() {
 		w.stats.late.Add(1)
 		return // abandoned or released before: this return changes nothing
@@ -169,9 +182,13 @@ func (w *Worker) settle(t *task, result []byte, err error) {
 		t.giveUp.Stop()
 	}
 	t.mu.Unlock()
+	t.traceReturn(err)
 	cause := context.Cause(ctx)
 	v := judgeSafely(&t.row, t.backoff(), err, cause, ran)
 	v.result = result
+	if v.wait > 0 {
+		w.reportInfra(t, err)
+	}
 	if v.warning != "" {
 		w.log.Warn(v.warning, "job", t.row.ID, "kind", t.row.Kind)
 	}
@@ -198,6 +215,7 @@ func (w *Worker) submit(t *task, v verdict) {
 		t.verdicts <- v
 		return
 	}
+	w.keepSlot(t, &v)
 	w.results.submit(t, v)
 }
 

@@ -60,6 +60,10 @@ type HandlerOptions struct {
 	Aliases []string
 	// Middleware wraps this handler, inside the worker's own.
 	Middleware []Middleware
+	// Mode is how far the handler is kept from this process. Zero means job.Inline. A job can ask for more (job.Options.Mode),
+	// a worker accept fewer (Config.Modes). A handler is the same in all modes; what differs is what it shares: in a child
+	// it sees the variables and the memory of the child, and of the environment what Children.Env lets through.
+	Mode job.Mode
 	// StopOnDoubt cancels the handler with job.ErrLeaseLost when the lease could not be renewed in time, before the job
 	// may be given away. Without it the handler goes on, since its result is fenced.
 	StopOnDoubt bool
@@ -74,6 +78,8 @@ type handler struct {
 	aliases     []string
 	middleware  []Middleware
 	stopOnDoubt bool
+	mode        job.Mode
+	command     bool   // a program: call starts a process of its own
 	queue       string // that the args type names, for a warning at start; "" if none
 	call        func(ctx context.Context, t *task, row job.Row) (result []byte, err error)
 }
@@ -105,14 +111,7 @@ func HandleResult[T job.Args, R any](w *Worker, f func(context.Context, *Job[T])
 func newHandler[T job.Args](f func(context.Context, *Job[T]) (any, error), opts []HandlerOptions) *handler {
 	var zero T
 	h := &handler{kind: zero.Kind(), queue: job.OptionsOf(zero).Queue}
-	if len(opts) > 1 {
-		panic("worker: Handle " + h.kind + ": options given twice")
-	}
-	if len(opts) == 1 {
-		o := opts[0]
-		h.timeout, h.backoff, h.slots, h.stopOnDoubt = o.Timeout, o.Backoff, o.Slots, o.StopOnDoubt
-		h.aliases, h.middleware = o.Aliases, o.Middleware
-	}
+	h.apply(opts)
 	h.call = func(ctx context.Context, t *task, row job.Row) ([]byte, error) {
 		j := &Job[T]{Row: row, task: t}
 		if err := json.Unmarshal(row.Payload, &j.Args); err != nil {
@@ -125,6 +124,18 @@ func newHandler[T job.Args](f func(context.Context, *Job[T]) (any, error), opts 
 		return encodeResult(result)
 	}
 	return h
+}
+
+// apply takes over options, which may be given once.
+func (h *handler) apply(opts []HandlerOptions) {
+	if len(opts) > 1 {
+		panic("worker: Handle " + h.kind + ": options given twice")
+	}
+	if len(opts) == 1 {
+		o := opts[0]
+		h.timeout, h.backoff, h.slots, h.stopOnDoubt = o.Timeout, o.Backoff, o.Slots, o.StopOnDoubt
+		h.aliases, h.middleware, h.mode = o.Aliases, o.Middleware, o.Mode
+	}
 }
 
 func encodeResult(result any) ([]byte, error) {
@@ -163,7 +174,7 @@ func (h *handler) validate() error {
 			return err
 		}
 	}
-	if _, err := (job.Options{Timeout: h.timeout, Backoff: h.backoff}).Complete(); err != nil {
+	if _, err := (job.Options{Timeout: h.timeout, Backoff: h.backoff, Mode: h.mode}).Complete(); err != nil {
 		return err
 	}
 	if h.slots < 0 {

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -20,13 +21,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if code, isChild := worker.ServeChild(buildChild); isChild { // the tests of modes execute this program again
+		os.Exit(code)
+	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // most of these tests wait most of the time
 	testenv.Main(m)
 }
 
 // soon is how long a test waits for what takes milliseconds on a machine that does nothing else.
-const soon = 10 * time.Second
+const soon = 30 * time.Second
 
 // task is the args type of the tests.
 type task struct {

@@ -57,7 +57,7 @@ func (d *dispatcher) wantedKinds() wanted {
 
 // keepFloors remembers where a claim that began at starts may have left jobs of a capped kind behind: those that it did
 // not ask for, and those of which it took as many as there was room for.
-func (d *dispatcher) keepFloors(want wanted, starts [][pgstore.Priorities]pgstore.Position, took []job.Row) {
+func (d *dispatcher) keepFloors(want wanted, starts [][pgstore.Ranges]pgstore.Position, took []job.Row) {
 	left := maps.Clone(want.caps)
 	for i := range took {
 		if h := d.w.handlers[took[i].Kind]; h != nil && h.slots > 0 {

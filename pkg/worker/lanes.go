@@ -4,16 +4,19 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // lane is one queue in this process.
 type lane struct {
-	name   string
-	slots  int
-	weight int
+	name    string
+	slots   int
+	weight  int
+	limited bool  // for the whole fleet: nothing is claimed ahead
+	modes   modes // in which its jobs run; settled when the worker begins
 
-	running int
+	running int     // with the slots that are kept
 	waiting []*task // claimed, not started, in order
 	added   time.Time
 	served  float64 // starts / weight: the least is served next when Concurrency binds
@@ -26,11 +29,13 @@ type lanes struct {
 	mu      sync.Mutex
 	all     []*lane
 	byName  map[string]*lane
-	limit   int // Concurrency
-	running int
+	limit   int                  // Concurrency
+	running int                  // with the slots that are kept
+	kept    int                  // of them, for jobs that may be handed to this process
 	clock   float64              // served of the last lane that was served, before: where one that was idle joins in
 	kinds   map[*handler]*capped // handlers with a cap
 	closed  bool                 // nothing starts any more
+	limits  atomic.Bool          // any lane is limited
 }
 
 // capped is a kind with Slots of its own.
@@ -104,7 +109,9 @@ func (l *lanes) takeLocked(now time.Time) *task {
 		best.waiting = slices.Delete(best.waiting, at, at+1)
 	}
 	best.running++
-	best.count(now, best.slots)
+	if best.last = now; !t.holdsKeys() { // which is not claimed ahead
+		best.count(now, best.slots)
+	}
 	l.clock = max(l.clock, best.served)
 	best.served += 1 / float64(best.weight)
 	l.running++
@@ -151,6 +158,9 @@ func (l *lanes) wanted(now time.Time) (each []int, total int) {
 	for i, n := range l.all {
 		waiting += len(n.waiting)
 		ahead := n.ahead(now)
+		if n.limited {
+			ahead = 0
+		}
 		prefetch += ahead
 		room := n.slots + ahead - n.running - len(n.waiting)
 		if len(n.waiting) > ahead/2 && ahead > 0 && n.running >= n.slots {
@@ -220,7 +230,7 @@ func (l *lanes) busy() (running, slots int) {
 	for _, n := range l.all {
 		slots += n.slots
 	}
-	return l.running, min(slots, l.limit)
+	return l.running - l.kept, min(slots, l.limit)
 }
 
 // takeWaiting empties the lanes of what has not started, for release; keep decides which stay.

@@ -31,7 +31,7 @@ func takeAll(l *lanes, now time.Time) (out []*task) {
 
 func TestLanesServeByWeightWhenConcurrencyBinds(t *testing.T) {
 	t.Parallel()
-	l := newLanes([]Queue{{"a", 10, 3}, {"b", 10, 1}}, 4)
+	l := newLanes([]Queue{{"a", 10, 3, nil}, {"b", 10, 1, nil}}, 4)
 	now := time.Now()
 	l.add(waitingTasks("a", plain, 1000), now)
 	l.add(waitingTasks("b", plain, 1000), now)
@@ -52,7 +52,7 @@ func TestLanesServeByWeightWhenConcurrencyBinds(t *testing.T) {
 
 func TestALaneThatWasIdleHasNoClaimOnThePast(t *testing.T) {
 	t.Parallel()
-	l := newLanes([]Queue{{"a", 5, 1}, {"b", 5, 1}}, 1)
+	l := newLanes([]Queue{{"a", 5, 1, nil}, {"b", 5, 1, nil}}, 1)
 	now := time.Now()
 	l.add(waitingTasks("a", plain, 1000), now)
 	run := l.take(now)
@@ -76,7 +76,7 @@ func TestALaneThatWasIdleHasNoClaimOnThePast(t *testing.T) {
 func TestACappedKindTakesItsShareAndNoMore(t *testing.T) {
 	t.Parallel()
 	few := &handler{kind: "few", slots: 2}
-	l := newLanes([]Queue{{"a", 10, 1}}, 10)
+	l := newLanes([]Queue{{"a", 10, 1, nil}}, 10)
 	now := time.Now()
 	l.add(waitingTasks("a", few, 6), now)
 	l.add(waitingTasks("a", plain, 3), now)
@@ -103,7 +103,7 @@ func TestACappedKindTakesItsShareAndNoMore(t *testing.T) {
 
 func TestThePrefetchFollowsWhatHandlersStart(t *testing.T) {
 	t.Parallel()
-	l := newLanes([]Queue{{"a", 10, 1}}, 10)
+	l := newLanes([]Queue{{"a", 10, 1, nil}}, 10)
 	now := time.Now()
 	if each, total := l.wanted(now); each[0] != 10 || total != 10 {
 		t.Errorf("at first %v, %d are wanted: no more than the slots", each, total)
@@ -145,7 +145,7 @@ func TestThePrefetchFollowsWhatHandlersStart(t *testing.T) {
 
 func TestNothingStartsOnceTheLanesAreClosed(t *testing.T) {
 	t.Parallel()
-	l := newLanes([]Queue{{"a", 2, 1}}, 2)
+	l := newLanes([]Queue{{"a", 2, 1, nil}}, 2)
 	now := time.Now()
 	l.add(waitingTasks("a", plain, 4), now)
 	running := takeAll(l, now)
@@ -166,7 +166,7 @@ func TestNothingStartsOnceTheLanesAreClosed(t *testing.T) {
 
 func TestTakeWaitingKeepsTheOrderOfWhatStays(t *testing.T) {
 	t.Parallel()
-	l := newLanes([]Queue{{"a", 1, 1}}, 1)
+	l := newLanes([]Queue{{"a", 1, 1, nil}}, 1)
 	tasks := waitingTasks("a", plain, 6)
 	l.add(tasks, time.Now())
 	odd := map[*task]bool{tasks[1]: true, tasks[3]: true, tasks[5]: true}
@@ -182,7 +182,7 @@ func TestLanesKeepTheirBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		capped := &handler{kind: "capped", slots: rapid.IntRange(1, 3).Draw(t, "cap")}
-		queues := []Queue{{"a", rapid.IntRange(1, 4).Draw(t, "slots"), 2}, {"b", rapid.IntRange(1, 4).Draw(t, "slots"), 1}}
+		queues := []Queue{{"a", rapid.IntRange(1, 4).Draw(t, "slots"), 2, nil}, {"b", rapid.IntRange(1, 4).Draw(t, "slots"), 1, nil}}
 		l := newLanes(queues, rapid.IntRange(1, 6).Draw(t, "limit"))
 		now := time.Now()
 		added, seen := 0, map[*task]bool{}

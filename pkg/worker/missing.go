@@ -25,7 +25,7 @@ func (d *dispatcher) putOffMissing(s *session, rows []job.Row) {
 		t.row.Session = s.id
 		d.w.tasks.add(t)
 		if time.Since(first) < d.w.cfg.MissingPayloadGrace {
-			d.w.results.add(&decision{t: t, v: verdict{verb: release, event: EventReleased}, wait: time.Second})
+			d.w.results.add(&decision{t: t, v: verdict{verb: release, event: EventReleased}, wait: time.Second, broken: true})
 			continue
 		}
 		delete(d.missing, row.ID)

@@ -15,6 +15,9 @@ func (d *dispatcher) reconcileSoon() {
 	d.signal()
 }
 
+// settleTakes is how long a comparison waits for statements that may have made rows ours.
+const settleTakes = time.Second
+
 func (d *dispatcher) takeReconcile() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -24,28 +27,31 @@ func (d *dispatcher) takeReconcile() bool {
 }
 
 // reconcileHeld gives back what the database counts as ours and we do not know: a claim that was committed after its
-// reply was lost (orphans). Only the dispatcher's goroutine claims, so no answer is on its way; the tasks are looked at
-// after the rows, and the release is fenced: what a result or a newer claim has changed meanwhile is not touched.
+// reply was lost (orphans). Only the dispatcher's goroutine claims, and what may have been handed over meanwhile is waited for,
+// so no answer is on its way; the tasks are looked at after the rows, and the release is fenced: what a result or a newer
+// claim has changed meanwhile is not touched. Their keys stay theirs for as long as a reservation stands, so that they
+// keep their places.
 func (d *dispatcher) reconcileHeld(ctx context.Context, s *session) error {
 	held, err := d.w.claims.Held(ctx, s.id)
 	if err != nil {
 		d.reconcileSoon()
 		return err
 	}
-	var unknown []pgstore.Held
-	for _, h := range held {
-		if t := d.w.tasks.get(h.ID); t == nil || t.row.Fence != h.Fence {
-			unknown = append(unknown, h)
-		}
+	unknown := d.unknown(held)
+	if len(unknown) > 0 && d.w.takes.settle(settleTakes) {
+		unknown = d.unknown(unknown)
+	} else {
+		unknown = nil // the next renewal asks again
 	}
 	if len(unknown) == 0 {
 		return nil
 	}
-	due, err := d.w.claims.Release(ctx, s.id, unknown, 0)
+	due, freed, err := d.w.claims.Release(ctx, s.id, unknown, 0, d.w.reservation())
 	if err != nil {
 		d.reconcileSoon()
 		return err
 	}
+	d.w.passes.owe(freed...)
 	d.w.stats.orphans.Add(int64(len(due)))
 	d.w.log.Warn("gave back jobs whose claim had lost its reply", "jobs", len(due))
 	for _, at := range due {
@@ -56,6 +62,16 @@ func (d *dispatcher) reconcileHeld(ctx context.Context, s *session) error {
 		}
 	}
 	return nil
+}
+
+// unknown returns those of held that are no task of ours.
+func (d *dispatcher) unknown(held []pgstore.Held) (out []pgstore.Held) {
+	for _, h := range held {
+		if t := d.w.tasks.get(h.ID); t == nil || t.row.Fence != h.Fence {
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 // reconcileLast resolves a claim whose reply was lost, after the last one. It takes five seconds at most: if the database

@@ -25,6 +25,8 @@ type decision struct {
 	wait  time.Duration // release: until it may be claimed
 	since time.Time     // first try
 	sent  bool          // a try may have been committed without a reply
+
+	broken bool // release: its payload is missing
 }
 
 // results writes verdicts like a group commit: at once when no flush is under way, else together with the next.
@@ -62,7 +64,7 @@ func (r *results) reopen() {
 	r.closed, r.giveUp, r.lost = false, false, 0
 }
 
-func (r *results) submit(t *task, v verdict) { r.add(&decision{t: t, v: v}) }
+func (r *results) submit(t *task, v verdict) { r.add(&decision{t: t, v: v, wait: v.wait}) }
 
 func (r *results) add(d *decision) {
 	d.since = time.Now()
@@ -184,11 +186,13 @@ func (r *results) attempt(ctx context.Context, batch []*decision) (rest []*decis
 		verb    verb
 		wait    time.Duration
 		verify  bool
+		keyed   bool // its locks go with it
+		broken  bool
 	}
 	groups := make(map[group][]*decision)
 	var order []group
 	for _, d := range batch {
-		g := group{d.t.session, d.v.verb, d.wait, d.v.verify}
+		g := group{d.t.session, d.v.verb, d.wait, d.v.verify, d.v.verb == complete && d.t.holdsKeys(), d.broken}
 		if groups[g] == nil {
 			order = append(order, g)
 		}
@@ -241,6 +245,8 @@ func (r *results) statement(ctx context.Context, s *session, ds []*decision) err
 	switch v := &ds[0].v; {
 	case v.verify:
 		return r.verify(ctx, s, ds)
+	case v.verb == complete && ds[0].t.holdsKeys():
+		return r.completeKeyed(ctx, s, ds)
 	case v.verb == complete:
 		return r.complete(ctx, s, ds)
 	case v.verb == retry:

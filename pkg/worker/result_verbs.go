@@ -73,6 +73,7 @@ func (r *results) verify(ctx context.Context, s *session, ds []*decision) error 
 		if o, ok := ended[d.t.row.ID]; ok && o.Session == s.id && o.Fence == d.t.row.Fence {
 			d.v.verb, d.v.event, d.v.err = complete, EventCompleted, nil
 			r.settled(d, true)
+			r.passOn([]*decision{d}, locks(&d.t.row)) // freed by the user's commit
 			r.aside(func() { r.w.notify(d.t.context(), d.t, &d.v) }, func() {})
 			continue
 		}
@@ -103,10 +104,12 @@ func (r *results) aside(hooks, then func()) {
 
 // retry puts jobs back. One that is missing from the answer was asked to cancel, or fenced off: burying it tells.
 func (r *results) retry(ctx context.Context, s *session, ds []*decision) error {
-	due, err := r.w.claims.Retry(ctx, s.id, failures(ds))
+	due, freed, err := r.w.claims.Retry(ctx, s.id, failures(ds))
 	if err != nil {
 		return err
 	}
+	r.passOn(ds, freed)
+	r.w.closeRates(ctx, ds)
 	for _, d := range ds {
 		if at, ok := due[d.t.row.ID]; ok {
 			r.settled(d, true)
@@ -125,12 +128,25 @@ func (r *results) retry(ctx context.Context, s *session, ds []*decision) error {
 }
 
 func (r *results) bury(ctx context.Context, s *session, ds []*decision) error {
-	accepted, err := r.w.claims.Bury(ctx, s.id, failures(ds))
+	b, err := r.w.claims.Bury(ctx, s.id, failures(ds))
 	if err != nil {
 		return err
 	}
+	r.passOn(ds, b.Freed)
+	hints := make(map[string]*coord.Hint)
 	for _, d := range ds {
-		r.settled(d, accepted[d.t.row.ID] || d.sent)
+		r.settled(d, b.Ended[d.t.row.ID] || d.sent)
+		f, wanted := b.Failures[d.t.row.ID]
+		switch {
+		case wanted && f.ID.IsZero():
+			r.aside(func() { r.w.failureNotAdded(d.t, &d.v, f) }, func() {})
+		case wanted:
+			// Its kind is not said: those of one queue are announced together. It is due since before this moment.
+			hints[job.DefaultQueue] = &coord.Hint{Queue: job.DefaultQueue, Count: len(b.Failures), ReadyAt: time.Now().Add(r.w.client.IDs().Offset() - overlap)}
+		}
+	}
+	if len(hints) > 0 {
+		r.w.wakeOthers(ctx, hints)
 	}
 	return nil
 }
@@ -141,10 +157,11 @@ func (r *results) release(ctx context.Context, s *session, ds []*decision) error
 	for i, d := range ds {
 		held[i] = d.t.held()
 	}
-	due, err := r.w.claims.Release(ctx, s.id, held, ds[0].wait)
+	due, freed, err := r.w.claims.Release(ctx, s.id, held, ds[0].wait, r.w.linger(ds[0]))
 	if err != nil {
 		return err
 	}
+	r.w.passes.owe(freed...)
 	hints := make(map[string]*coord.Hint)
 	for _, d := range ds {
 		at, ok := due[d.t.row.ID]
@@ -187,6 +204,9 @@ func (r *results) settled(d *decision, accepted bool) {
 		return
 	}
 	r.w.tasks.remove(d.t)
+	r.w.unkeep(d.t)
+	r.w.limitedEnded(d.t.row.Queue)
+	d.t.traceEnd(d.v.event, d.v.err)
 	r.w.stats.count(d)
 	r.w.events.send(Event{Type: d.v.event, Row: d.t.row, Err: d.v.err, Next: d.v.next()})
 }

@@ -39,6 +39,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.disconnect()
+	w.openChildren()
+	defer w.closeChildren()
 	if sweep != nil {
 		if err := w.connectSweeper(bg, sweep); err != nil {
 			return err
@@ -50,6 +52,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	var loops, flushing sync.WaitGroup
 	loops.Go(func() { w.keepSession(bg) })
 	loops.Go(func() { w.runForwards(bg) })
+	loops.Go(func() { w.runPasses(bg) })
+	loops.Go(func() { w.runAdvice(bg) })
 	loops.Go(func() { w.ignore(w.bus.Run(bg, w.name(), w.receiver())) })
 	if sweep != nil {
 		loops.Go(func() { w.ignore(sweep.Run(bg)) })

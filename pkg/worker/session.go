@@ -143,6 +143,7 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 	s.watch.Reset(time.Until(sent.Add(w.patience())))
 	w.session.mu.Unlock()
 	w.stats.renewLag.Store(int64(time.Since(sent)))
+	w.advice.renew(w.tasks.of(s))
 	w.obeyCancels(changes.Cancelled)
 	w.obeyPauses(changes)
 	if changes.Running > w.tasks.countOf(s) {
@@ -164,8 +165,8 @@ func (w *Worker) sessionState() string {
 func (w *Worker) patience() time.Duration { return w.cfg.Lease - w.cfg.Lease/5 }
 
 // doubt is the watchdog: it counts from before the last accepted renewal was sent, on the monotonic clock, whatever the
-// tries since then wait for. Most handlers go on, since what they do is fenced; those that asked for it are stopped
-// before the lease can have ended, and start with their contexts ended until a renewal is accepted.
+// tries since then wait for. Most handlers go on, since what they do is fenced; those that asked for it, and all that hold
+// keys, are stopped before the lease can have ended, and start with their contexts ended until a renewal is accepted.
 func (w *Worker) doubt(s *session) {
 	w.session.mu.Lock()
 	silent := time.Since(w.session.sent) >= w.patience() // else a renewal came as the timer fired
@@ -175,11 +176,15 @@ func (w *Worker) doubt(s *session) {
 		return
 	}
 	for _, t := range w.tasks.of(s) {
-		if t.handler.stopOnDoubt {
+		if t.stopsOnDoubt() {
 			t.stop(job.ErrLeaseLost)
 		}
 	}
 }
+
+// stopsOnDoubt reports whether the handler is stopped before its lease can have ended: always where it holds keys, which
+// go to another with the lease.
+func (t *task) stopsOnDoubt() bool { return t.handler.stopOnDoubt || t.holdsKeys() }
 
 // lose ends everything that a session holds: the sweeper has given it away. Nothing of it is written any more.
 func (w *Worker) lose(s *session) {
@@ -210,6 +215,8 @@ func (w *Worker) kickSession() {
 // drop forgets a task whose result would be refused, and says so.
 func (w *Worker) drop(t *task, why error) {
 	w.tasks.remove(t)
+	w.unkeep(t)
+	t.traceEnd(EventLeaseLost, why)
 	w.stats.leaseLost.Add(1)
 	w.events.send(Event{Type: EventLeaseLost, Row: t.row, Err: why, Next: Next{State: job.Available, WillRetry: true}})
 }

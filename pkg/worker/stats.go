@@ -15,6 +15,8 @@ type Stats struct {
 	Completed, Retried, Snoozed, Discarded, Cancelled, Released int64
 	Claims                                                      int64 // claim statements
 	Looks                                                       int64 // turns of the claiming loop, also those without a claim
+	Admits, Admitted, Blocked, Throttled                        int64 // rounds of jobs with keys, and what became of those
+	Passes, Passed, HandedOver, Reserved                        int64 // keys looked at, jobs started so, or with the end of another; next in line for another
 	Contended                                                   int64 // claims that gave way to many others at one queue
 	Refused                                                     int64 // results that came after their claim had ended
 	TimingOut, Abandoned                                        int64
@@ -32,6 +34,7 @@ type counters struct {
 	completed, retried, snoozed, discarded, cancelled, released              atomic.Int64
 	claims, looks, leaseLost, timingOut, abandoned, orphans, late, contended atomic.Int64
 	hintsDropped, renewLag, lastPoll                                         atomic.Int64
+	admits, admitted, blocked, throttled, passes, passed, handed, reserved   atomic.Int64
 
 	mu       sync.Mutex
 	troubles map[string]bool
@@ -59,7 +62,9 @@ func (w *Worker) Stats() Stats {
 	c := &w.stats
 	s := Stats{
 		Completed: c.completed.Load(), Retried: c.retried.Load(), Snoozed: c.snoozed.Load(), Discarded: c.discarded.Load(),
-		Cancelled: c.cancelled.Load(), Released: c.released.Load(), Claims: c.claims.Load(), Looks: c.looks.Load(), Contended: c.contended.Load(), Refused: c.leaseLost.Load(),
+		Cancelled: c.cancelled.Load(), Released: c.released.Load(), Claims: c.claims.Load(), Looks: c.looks.Load(),
+		Admits: c.admits.Load(), Admitted: c.admitted.Load(), Blocked: c.blocked.Load(), Throttled: c.throttled.Load(),
+		Passes: c.passes.Load(), Passed: c.passed.Load(), HandedOver: c.handed.Load(), Reserved: c.reserved.Load(), Contended: c.contended.Load(), Refused: c.leaseLost.Load(),
 		TimingOut: c.timingOut.Load(), Abandoned: c.abandoned.Load(), Orphans: c.orphans.Load(),
 		Late: c.late.Load(), LostEvents: w.events.lost.Load(), DroppedHints: c.hintsDropped.Load(), RenewLag: time.Duration(c.renewLag.Load()),
 		Held: w.tasks.len(), Unwritten: w.results.len(),

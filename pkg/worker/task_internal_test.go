@@ -27,7 +27,13 @@ func TestAStopThatComesBeforeTheStartIsNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	strict := map[string]bool{"in doubt": true}
 	for name, prepare := range map[string]func(*task) error{
+		"in doubt with a key": func(x *task) error {
+			x.row.Keys = []job.Key{job.Mutex("k")}
+			x.session.doubt.Store(true)
+			return job.ErrLeaseLost
+		},
 		"cancelled": func(x *task) error { x.stop(job.ErrCancelled); x.stop(job.ErrShutdown); return job.ErrCancelled },
 		"in doubt":  func(x *task) error { x.session.doubt.Store(true); return job.ErrLeaseLost },
 	} {
@@ -36,7 +42,7 @@ func TestAStopThatComesBeforeTheStartIsNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		var cause error
-		Handle(w, func(ctx context.Context, _ *Job[args]) error { cause = context.Cause(ctx); return nil }, HandlerOptions{StopOnDoubt: true})
+		Handle(w, func(ctx context.Context, _ *Job[args]) error { cause = context.Cause(ctx); return nil }, HandlerOptions{StopOnDoubt: strict[name]})
 		ses := &session{}
 		ses.ctx, ses.cancel = context.WithCancelCause(t.Context())
 		x := &task{worker: w, row: job.Row{Kind: "args", Payload: []byte("{}")}, handler: w.handlers["args"], session: ses, freed: true}

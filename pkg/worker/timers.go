@@ -67,7 +67,7 @@ func (d *dispatcher) armNext(got pgstore.Claimed, found bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if d.w.sweeperLives() {
+	if d.w.sweeperLives() && !got.Limited { // that a queue's rate has room again nobody announces
 		d.due = time.Time{}
 		return
 	}
@@ -153,6 +153,9 @@ func (d *dispatcher) sleepUntil() (until time.Time, pending bool) {
 	}
 	if !d.full && !d.due.IsZero() && d.due.Before(until) {
 		until = d.due
+	}
+	if !d.full && len(d.reminders) > 0 {
+		until = earlier(until, d.reminders[0])
 	}
 	for _, p := range d.probes {
 		if !d.full && p.next.Before(until) {

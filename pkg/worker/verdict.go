@@ -32,6 +32,7 @@ type verdict struct {
 	result  []byte          // for complete
 	err     error           // what the handler returned, unwrapped from Weir's own types
 	event   EventType
+	wait    time.Duration // for release: until the job may be claimed again
 	warning string
 	refused bool // the database did not take the first verdict
 	verify  bool // FinishTx was called: its transaction decides, not the handler's return
@@ -83,6 +84,11 @@ func judgeSafely(row *job.Row, backoff job.Backoff, err, cause error, ran time.D
 func judge(row *job.Row, backoff job.Backoff, err, cause error, ran time.Duration) verdict {
 	v := verdict{err: err}
 	v.failure = pgstore.Failure{Held: pgstore.Held{ID: row.ID, Fence: row.Fence}, Ran: ran}
+	var infra *infraError
+	if errors.As(err, &infra) { // this host's trouble says nothing about the job
+		v.verb, v.event, v.wait = release, EventReleased, infra.wait
+		return v
+	}
 	if errors.Is(cause, job.ErrTimeout) && !decided(err) {
 		// Also a nil: work that ended after its time may have been given up by everyone who waited for it.
 		err = timeoutError(err)
@@ -95,6 +101,7 @@ func judge(row *job.Row, backoff job.Backoff, err, cause error, ran time.Duratio
 		cancel   *job.CancelError
 		discard  *job.DiscardError
 		snooze   *job.SnoozeError
+		closed   *job.RateBackoffError
 	)
 	switch {
 	case err == nil:
@@ -110,6 +117,10 @@ func judge(row *job.Row, backoff job.Backoff, err, cause error, ran time.Duratio
 		v.verb, v.event = retry, EventSnoozed
 		v.failure.Back = true // no attempt is used, and none is written down
 		v.failure.Wait = min(max(snooze.Delay, 0), maxRetryIn)
+	case errors.As(err, &closed):
+		v.verb, v.event = retry, EventSnoozed
+		v.failure.Back = true
+		v.failure.Wait, v.failure.Hold = closed.Delay, closed.Key
 	case errors.Is(cause, job.ErrCancelled):
 		v.end(job.DeadCancelled, "cancelled", EventCancelled, err)
 	case errors.Is(cause, job.ErrShutdown):
@@ -181,9 +192,15 @@ func (v *verdict) describe(err error) {
 		err = errNoReason
 	}
 	v.failure.Error = errorText(err)
-	var p *job.PanicError
-	if errors.As(err, &p) {
+	var (
+		p *job.PanicError
+		c *ChildError
+	)
+	switch {
+	case errors.As(err, &p):
 		v.failure.Stack = p.Stack
+	case errors.As(err, &c):
+		v.failure.Stack = c.Stderr
 	}
 }
 

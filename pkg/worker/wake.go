@@ -77,7 +77,7 @@ func (w *Worker) receiver() coord.Receiver {
 func (w *Worker) onHint(h coord.Hint) {
 	lane := w.disp.laneOf(h.Queue)
 	if lane >= 0 {
-		w.disp.popped(lane)
+		w.disp.popped(lane, h.Stays)
 	}
 	if !w.canTake(h) {
 		w.forward(h)
@@ -259,57 +259,6 @@ func (d *dispatcher) lookAtAll() {
 	d.signal()
 }
 
-// register puts this worker into the idle sets before the claim that may precede sleeping. Under load, when claims come
-// back full, it is left out: such a worker does not sleep. It returns false if it was left out.
-func (d *dispatcher) register(ctx context.Context, poll bool) bool {
-	d.deaf = false
-	if !d.w.bus.Enabled() {
-		return true
-	}
-	if d.busy && !poll {
-		return false
-	}
-	free := d.w.lanes.idle()
-	var idle []coord.Idle
-	d.mu.Lock()
-	for lane, n := range d.w.lanes.all {
-		// With a prefetch a lane is asked for jobs though its slots are in use. When none come no hint can reach it: the
-		// slot that is freed must wake us, to register.
-		d.deaf = d.deaf || free[lane] == 0 && !d.registered[lane]
-		if free[lane] > 0 && (poll || !d.registered[lane]) {
-			idle = append(idle, coord.Idle{Queue: n.name, Free: free[lane]})
-			// Before the call, not after it: a hint may pop us again before the answer is here, and a mark set after that
-			// would keep us out of the set, and deaf, until the next poll.
-			d.registered[lane] = true
-		}
-	}
-	d.mu.Unlock()
-	if len(idle) == 0 {
-		return true
-	}
-	if err := d.w.bus.Register(ctx, d.w.name(), idle...); err != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for _, i := range idle {
-			d.registered[d.laneOf(i.Queue)] = false
-		}
-		d.unlisted.Store(true)
-		d.w.trouble("redis", err)
-		return true // polls and local timers carry on
-	}
-	d.listedAt = time.Now()
-	d.unlisted.Store(false)
-	d.w.recovered("redis")
-	return true
-}
-
-// popped notes that a hint took this worker out of a lane's idle set.
-func (d *dispatcher) popped(lane int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.registered[lane] = false
-}
-
 // unserved returns hints for what was announced and not looked after by a claim since.
 func (d *dispatcher) unserved() []coord.Hint {
 	d.mu.Lock()
@@ -327,10 +276,4 @@ func (d *dispatcher) unserved() []coord.Hint {
 		out = append(out, coord.Hint{Queue: d.w.lanes.all[lane].name, Count: 1, ReadyAt: p.from, Early: true})
 	}
 	return out
-}
-
-func (d *dispatcher) forgetRegistration() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	clear(d.registered)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/pgstore"
 )
 
@@ -16,7 +17,7 @@ const overlap = 250 * time.Millisecond
 // margin is how much earlier than its transaction was seen a row may have been stamped.
 const margin = time.Second
 
-// cursor is where the next scan of one queue and priority starts. A row that becomes visible behind it is found by a
+// cursor is where the next scan of one range of a queue starts: of a priority, the jobs with keys or those without. A row that becomes visible behind it is found by a
 // hint, which lowers it, or by the next poll.
 type cursor struct {
 	at     pgstore.Position
@@ -29,7 +30,7 @@ type cursor struct {
 // snapshot that is held elsewhere the dead entries of finished jobs stay in the index; a scan from the start would
 // pass them all, each time. It belongs to the dispatcher's goroutine.
 type watermark struct {
-	lanes    [][pgstore.Priorities]cursor
+	lanes    [][pgstore.Ranges]cursor
 	polled   time.Time            // database time of the last successful poll; zero: none yet
 	open     map[uint64]time.Time // transactions open at that poll and the births from which their rows may date
 	counted  map[uint64]bool      // of those: over, and looked after by the poll that is under way
@@ -39,7 +40,7 @@ type watermark struct {
 }
 
 func newWatermark(queues int) *watermark {
-	return &watermark{lanes: make([][pgstore.Priorities]cursor, queues), whole: true}
+	return &watermark{lanes: make([][pgstore.Ranges]cursor, queues), whole: true}
 }
 
 // reset makes the next claim a scan of everything.
@@ -57,10 +58,18 @@ func (m *watermark) lower(queue int, at time.Time) {
 	}
 }
 
+// lowerKeyed makes sure that the next scan of the jobs with keys of one priority sees rows from a position on.
+func (m *watermark) lowerKeyed(queue, priority int, at pgstore.Position) {
+	if queue >= 0 && priority >= 1 && priority <= job.MaxPriority {
+		c := &m.lanes[queue][job.MaxPriority+priority-1]
+		c.at = least(c.at, at)
+	}
+}
+
 // starts returns where the scans of the next claim begin. now is the database's time, rather too early than too late.
-func (m *watermark) starts(now time.Time) [][pgstore.Priorities]pgstore.Position {
+func (m *watermark) starts(now time.Time) [][pgstore.Ranges]pgstore.Position {
 	floor := pgstore.Position{ReadyAt: now.Add(-overlap)}
-	out := make([][pgstore.Priorities]pgstore.Position, len(m.lanes))
+	out := make([][pgstore.Ranges]pgstore.Position, len(m.lanes))
 	for q := range m.lanes {
 		for p := range m.lanes[q] {
 			c := &m.lanes[q][p]
@@ -116,7 +125,7 @@ func (m *watermark) preparePoll(snapshot string) {
 }
 
 // claimed moves the cursors after a successful claim that began at starts. slots tells which queues were asked.
-func (m *watermark) claimed(starts [][pgstore.Priorities]pgstore.Position, got pgstore.Claimed, last [][pgstore.Priorities]pgstore.Position, poll bool) {
+func (m *watermark) claimed(starts [][pgstore.Ranges]pgstore.Position, got pgstore.Claimed, last [][pgstore.Ranges]pgstore.Position, poll bool) {
 	for q := range m.lanes {
 		for p := range m.lanes[q] {
 			c := &m.lanes[q][p]
@@ -146,7 +155,7 @@ func (m *watermark) claimed(starts [][pgstore.Priorities]pgstore.Position, got p
 }
 
 // failed puts the cursors back to where a failed claim began: it may have locked rows and rolled back.
-func (m *watermark) failed(starts [][pgstore.Priorities]pgstore.Position) {
+func (m *watermark) failed(starts [][pgstore.Ranges]pgstore.Position) {
 	for q := range m.lanes {
 		for p := range m.lanes[q] {
 			c := &m.lanes[q][p]

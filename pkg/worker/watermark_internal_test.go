@@ -42,7 +42,7 @@ type model struct {
 	phase  int // 0 none, 1 prepared, 2 scanned
 	poll   bool
 	begun  time.Time
-	starts [][pgstore.Priorities]pgstore.Position
+	starts [][pgstore.Ranges]pgstore.Position
 	got    pgstore.Claimed
 	last   pgstore.Position
 	taken  []*row
@@ -153,7 +153,7 @@ func (w *world) turn(i int) {
 
 // scan is the statement up to its commit.
 func (w *world) scan(d *model) {
-	d.got = pgstore.Claimed{Now: w.now, Snapshot: w.snapshot(), Scans: make([][pgstore.Priorities]pgstore.Scan, 1), Held: make([][pgstore.Priorities]time.Time, 1)}
+	d.got = pgstore.Claimed{Now: w.now, Snapshot: w.snapshot(), Scans: make([][pgstore.Ranges]pgstore.Scan, 1), Held: make([][pgstore.Ranges]time.Time, 1)}
 	for p := range d.got.Scans[0] {
 		d.got.Scans[0][p] = pgstore.Complete
 	}
@@ -167,7 +167,7 @@ func (w *world) scan(d *model) {
 	slices.SortFunc(w.rows, func(a, b *row) int { return a.at.Compare(b.at) })
 	limit := w.choose(5)
 	if limit == 0 { // no free slot in this queue: the claim serves others
-		d.got.Scans[0] = [pgstore.Priorities]pgstore.Scan{}
+		d.got.Scans[0] = [pgstore.Ranges]pgstore.Scan{}
 		return
 	}
 	for _, r := range w.rows {
@@ -207,7 +207,7 @@ func (w *world) endClaim(i int, commit bool) {
 		return
 	}
 	w.rows = slices.DeleteFunc(w.rows, func(r *row) bool { return slices.Contains(d.taken, r) })
-	last := make([][pgstore.Priorities]pgstore.Position, 1)
+	last := make([][pgstore.Ranges]pgstore.Position, 1)
 	last[0][0] = d.last
 	if w.mutate != nil {
 		w.mutate(nil, &d.got)
@@ -260,7 +260,7 @@ func TestEachPartOfTheWatermarkRuleIsNeeded(t *testing.T) {
 		}
 	}
 	mutations := map[string]func(*watermark, *pgstore.Claimed){
-		"held: rows seen and not got":       before(func(got *pgstore.Claimed) { got.Held = make([][pgstore.Priorities]time.Time, 1) }),
+		"held: rows seen and not got":       before(func(got *pgstore.Claimed) { got.Held = make([][pgstore.Ranges]time.Time, 1) }),
 		"births of open transactions":       after(func(m *watermark) { m.open, m.owed = nil, time.Time{} }),
 		"those between xmax and our number": before(func(got *pgstore.Claimed) { got.XID = strings.Split(got.Snapshot, ":")[1] }),
 		"the lowest start since the poll":   after(func(m *watermark) { m.lanes[0][0].later = false }),
@@ -331,9 +331,9 @@ func TestAnotherServerMakesTheNextScanOneOfEverything(t *testing.T) {
 	w := newWorld(func(int) int { return 1 }, nil)
 	m := w.disps[0].mark
 	answer := func(snapshot, xid string) {
-		scans, held := make([][pgstore.Priorities]pgstore.Scan, 1), make([][pgstore.Priorities]time.Time, 1)
+		scans, held := make([][pgstore.Ranges]pgstore.Scan, 1), make([][pgstore.Ranges]time.Time, 1)
 		m.claimed(m.starts(w.now), pgstore.Claimed{Now: w.now, Snapshot: snapshot, XID: xid, Scans: scans, Held: held},
-			make([][pgstore.Priorities]pgstore.Position, 1), true)
+			make([][pgstore.Ranges]pgstore.Position, 1), true)
 	}
 	answer("1:800:", "800")
 	if m.whole {

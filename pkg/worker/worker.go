@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,8 @@ type Queue struct {
 	Name   string
 	Slots  int // jobs of this queue that run at once, 1 to 100,000
 	Weight int // share when Concurrency binds, up to 1,000; zero means 1
+	// Modes are those in which this process runs the queue's jobs, as Config.Modes. Nil means those.
+	Modes []job.Mode
 }
 
 // Config tunes a Worker. The zero value serves the queue "default" with 50 slots.
@@ -54,8 +57,17 @@ type Config struct {
 	MissingPayloadGrace time.Duration
 	// LeaseURL is a connection string for renewals, past a pooler. Empty means the client's.
 	LeaseURL string
-	// Middleware wraps every handler, the first outermost.
+	// Middleware wraps every handler, the first outermost, in the process in which the handler runs.
 	Middleware []Middleware
+	// Outermost wraps every attempt in this process, around Middleware, also one whose handler runs in a child: for what
+	// measures. What it changes in the row does not reach a child.
+	Outermost []Middleware
+	// Modes are the execution modes that this process accepts. A job runs in the one that isolates least and yet as much as
+	// the job and its handler ask; where there is none it waits for a worker that accepts one. Nil means all that the main
+	// can do: inline alone, unless it serves children (see ServeChild; package run does).
+	Modes []job.Mode
+	// Children tunes the processes of the modes forked and spawned.
+	Children Children
 	// OnError is called for every attempt that failed, timed out, was cancelled or lost its lease, OnFinish for every
 	// attempt, also those that were snoozed or released; err is nil if it completed. They are called once, synchronously,
 	// in the handler's goroutine (in another if that did not return) and with its context's values, before the result is
@@ -108,14 +120,22 @@ type Worker struct {
 	pauses  pauses
 	tasks   taskSet
 	results results
+	passes  passes
+	takes   takes
+	advice  advice
+	shares  shares
+	reports reports
 	disp    *dispatcher
 	events  events
 	stats   counters
 
+	known    []string        // kinds with a handler
+	uncapped []string        // kinds that can be handed to this process: without Slots of their own
 	busName  string          // this process on the bus: sessions change, it does not
 	forwards chan coord.Hint // hints to pass on
 	closing  atomic.Bool
 	crew     crew // goroutines that run handlers
+	children children
 }
 
 type resetter interface {
@@ -145,6 +165,10 @@ func New(c *client.Client, cfg Config) (*Worker, error) {
 	w.forwards = make(chan coord.Hint, 256)
 	w.busName = new(job.IDs).New().String()
 	w.results.init(w)
+	w.passes.init()
+	w.takes.init()
+	w.advice.init(w.bus, cfg.Lease)
+	w.reports.init(w)
 	w.disp = newDispatcher(w)
 	return w, nil
 }
@@ -176,6 +200,9 @@ func (c Config) complete() (Config, error) {
 	fill(&c.Timeout, job.DefaultTimeout)
 	fill(&c.ResultRetryFor, 10*time.Minute)
 	fill(&c.MissingPayloadGrace, time.Minute)
+	if err := c.checkModes(); err != nil {
+		return c, err
+	}
 	return c, c.check()
 }
 
@@ -248,11 +275,28 @@ func (w *Worker) begin() error {
 	case len(w.handlers) == 0:
 		return errors.New("worker: no handler is registered: every job would wait for ever")
 	}
+	if err := w.prepareModesLocked(); err != nil {
+		return err
+	}
 	w.started = true
+	w.noteKinds()
 	for _, h := range w.handlers {
 		if h.queue != "" && w.lanes.byName[h.queue] == nil {
 			w.log.Warn("kind goes to a queue that this worker does not serve", "kind", h.kind, "queue", h.queue)
 		}
 	}
 	return nil
+}
+
+// noteKinds remembers which kinds there are, and which may be handed over: a statement that hands over does not count jobs of a kind.
+func (w *Worker) noteKinds() {
+	w.known, w.uncapped = nil, nil
+	for kind, h := range w.handlers {
+		w.known = append(w.known, kind)
+		if h.slots == 0 {
+			w.uncapped = append(w.uncapped, kind)
+		}
+	}
+	slices.Sort(w.known)
+	slices.Sort(w.uncapped)
 }

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -56,6 +55,10 @@ type spec struct {
 	Rate           int // producer: jobs a second
 	Job            work
 	ClientTimeout  time.Duration
+	Book           string        // URL of the database with the book, past proxies; empty: no jobs with keys run here
+	Patience       time.Duration // with Redis; zero: the default
+	Pauses         time.Duration // most time that passes after each statement that takes jobs
+	DieAt          step          // where this process kills itself; zero: nowhere
 }
 
 // runChild is the main function of a process under test. It ends when its standard input does, since then the test is
@@ -104,7 +107,7 @@ func (s *spec) run(ctx context.Context) error {
 	}
 	defer pool.Close()
 	cfg := client.Config{
-		Namespace: s.Namespace, Pooler: s.Pooler, Timeout: s.ClientTimeout,
+		Namespace: s.Namespace, Pooler: s.Pooler, Timeout: s.ClientTimeout, RedisTimeout: s.Patience,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	if s.Redis != "" {
@@ -148,23 +151,16 @@ func (s *spec) pool(l *ledger) (*pgxpool.Pool, error) {
 		delete(cfg.ConnConfig.RuntimeParams, "application_name")
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // for the handlers' own statements
 	}
-	if s.TraceClaims {
+	switch {
+	case s.TraceClaims:
 		cfg.ConnConfig.Tracer = claimTracer{l}
+	case s.Pauses > 0:
+		cfg.ConnConfig.Tracer = pauser(s.Pauses)
+	case s.DieAt.Verb != "":
+		cfg.ConnConfig.Tracer = &killer{at: s.DieAt}
 	}
 	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
-
-// claimTracer notes when claims are sent. The worker's own connections are copies of the client's, tracer and all.
-type claimTracer struct{ ledger *ledger }
-
-func (c claimTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(q.SQL, "claim_v1") {
-		c.ledger.note(event{What: queried})
-	}
-	return ctx
-}
-
-func (claimTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func (s *spec) sweeper() sweeper.Config {
 	return sweeper.Config{Lease: s.Lease, Recover: s.Recover, Wake: s.Wake, Rotate: s.Rotate, Width: s.Width}
@@ -177,6 +173,14 @@ func (s *spec) work(ctx context.Context, c *client.Client, l *ledger) error {
 	for name, slots := range s.Queues {
 		cfg.Queues = append(cfg.Queues, worker.Queue{Name: name, Slots: slots})
 	}
+	var b *book
+	if s.Book != "" {
+		var err error
+		if b, err = openBook(s.Book, s.Namespace); err != nil {
+			return err
+		}
+		defer b.pool.Close()
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, max(s.Loops, 1))
 	for i := range errs {
@@ -184,8 +188,11 @@ func (s *spec) work(ctx context.Context, c *client.Client, l *ledger) error {
 		if err != nil {
 			return err
 		}
-		h := &handlers{client: c, ledger: l}
+		h := &handlers{client: c, ledger: l, book: b}
 		worker.Handle(w, h.work)
+		if b != nil {
+			worker.Handle(w, h.keyed)
+		}
 		wg.Go(func() { errs[i] = w.Run(ctx) })
 	}
 	wg.Wait()

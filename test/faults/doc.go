@@ -17,4 +17,15 @@
 //   - P3: no id has two outcomes, and the outcome is that of the claim whose handler the ledger saw end;
 //   - no handler has started more often than the fault allows, and crashes have used no attempts;
 //   - at rest nothing is running and no transaction is left open.
+//
+// # Keys
+//
+// Who holds a key is kept in a book of its own: a table outside of the queue, into which handlers write on a connection
+// that no fault touches when they begin and when they end, with the database's clock. A run ends with its handler or with
+// its lease, whichever is first; what a process that stood still does after that is refused by its fence. P4 is that no key
+// ever has more runs at once than its limit. A trial lets jobs come while faults happen that its seed has chosen:
+//
+//	go test ./test/faults -run NoKeyHas                        a trial for each group of faults, with new seeds
+//	go test ./test/faults -run NoKeyHas -seed 4711             again what a failed one has printed
+//	go test ./test/faults -run NoKeyHas -long -timeout 3h -parallel 3    each fault alone and all at once, 20 seeds
 package faults

@@ -40,6 +40,7 @@ func (work) Kind() string { return "work" }
 type handlers struct {
 	client *client.Client
 	ledger *ledger
+	book   *book // nil: no jobs with keys come here
 }
 
 // work notes its start and its end around what it was told to do.

@@ -13,24 +13,14 @@ import (
 	"github.com/weirq/weir/pkg/job"
 )
 
-// through returns a database URL that leads through a proxy.
-func through(t *testing.T, database string, p *proxy) string {
-	t.Helper()
-	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = p.addr()
-	return u.String()
-}
-
-func (r *rig) proxy() *proxy {
+// proxy is a link to the rig's database.
+func (r *rig) proxy() *testenv.Proxy {
 	r.t.Helper()
 	u, err := url.Parse(r.url)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return newProxy(r.t, u.Host)
+	return testenv.NewProxy(r.t, u.Host)
 }
 
 // B19: healthy, only slow: a handler of four times the lease, one whose renewals all take 0.4 of the lease, and one
@@ -43,15 +33,15 @@ func TestAHandlerLongerThanItsLeaseRunsOnce(t *testing.T) {
 	r.worker("plain", serving("plain", 4))
 	slow := r.proxy()
 	slowLease := pick(2*lease(), lease()) // its renewals are more than a second apart, as they are by default
-	r.worker("slow", serving("slow", 4), func(s *spec) { s.Postgres, s.Lease = through(t, r.url, slow), slowLease })
+	r.worker("slow", serving("slow", 4), func(s *spec) { s.Postgres, s.Lease = slow.Through(t, r.url), slowLease })
 	r.startBusy()
 	r.enqueueMany(2, work{For: 4 * lease()}, job.Options{Queue: "plain"})
 	r.enqueueMany(2, work{For: 4 * slowLease}, job.Options{Queue: "slow"})
 	r.enqueue(work{Do: doSpin, For: 4 * lease()}, job.Options{Queue: "busy"})
 	r.awaitEvents(20*time.Second, 5, started)
-	slow.delay(2 * slowLease / 5)
+	slow.Delay(2 * slowLease / 5)
 	pause(4 * slowLease)
-	slow.delay(0)
+	slow.Delay(0)
 	r.awaitEmpty(10 * lease())
 	r.check(audit{})
 	r.allAlive()

@@ -25,6 +25,8 @@ const (
 	noted   = "noted"   // something that a handler did on the way, named in Err
 	queried = "queried" // a claim was sent
 	closed  = "closed"  // Run returned Err
+
+	unbooked = "unbooked" // the book could not be written: without its oracle a test proves nothing
 )
 
 // event is one line of the ledger.

@@ -38,7 +38,7 @@ func TestRunningHandlersSurviveADeadPostgres(t *testing.T) {
 			r := newRig(t, privatePostgres())
 			r.sweeper("sweeper")
 			link := r.proxy()
-			r.worker("worker", slots(60), func(s *spec) { s.Postgres = through(t, r.url, link) })
+			r.worker("worker", slots(60), func(s *spec) { s.Postgres = link.Through(t, r.url) })
 			gate, open := r.gate()
 			r.enqueueMany(20, work{For: 3 * time.Second}, job.Options{MaxAttempts: 1}) // end in mid outage
 			r.enqueueMany(20, work{Gate: gate}, job.Options{MaxAttempts: 1})           // end after it
@@ -46,10 +46,10 @@ func TestRunningHandlersSurviveADeadPostgres(t *testing.T) {
 			session := r.sessionOf("worker")
 			must(t, way.down(r))
 			pause(outage())
-			link.shut()
+			link.Shut()
 			must(t, way.up(r))
 			pause(lease() / 2)
-			link.open()
+			link.Open()
 			pause(lease() + 2*sweepEvery) // a sweeper that is wrong has time to show it
 			open()
 			r.awaitEmpty(30 * time.Second)

@@ -18,10 +18,10 @@ import (
 )
 
 // lossyClient returns a client whose answers can be lost on the way.
-func (r *rig) lossyClient() (*client.Client, *proxy) {
+func (r *rig) lossyClient() (*client.Client, *testenv.Proxy) {
 	r.t.Helper()
 	p := r.proxy()
-	cfg, err := pgxpool.ParseConfig(through(r.t, r.url, p))
+	cfg, err := pgxpool.ParseConfig(p.Through(r.t, r.url))
 	must(r.t, err)
 	cfg.MaxConns = 4
 	// The text goes along with each statement, so that the proxy can tell them apart.
@@ -46,7 +46,7 @@ func TestALostAnswerAndARetryRunTheJobOnce(t *testing.T) {
 			marker = "payload-4711" // in the arguments of the one statement of Enqueue
 		}
 		args := work{Gate: "", Do: "payload-4711"}
-		p.loseAnswerTo(marker)
+		p.LoseAnswerTo(marker)
 		id, err := r.transact(c, args, i%2 == 0)
 		var unknown *client.UnknownError
 		if !errors.As(err, &unknown) || len(unknown.IDs) != 1 {
@@ -62,7 +62,7 @@ func TestALostAnswerAndARetryRunTheJobOnce(t *testing.T) {
 		must(t, err)
 		r.ledger.note(event{What: acked, ID: e.ID})
 	}
-	if n := p.lostAnswers(); n < pick(20, 200) {
+	if n := p.Lost(); n < pick(20, 200) {
 		t.Errorf("only %d answers were lost", n)
 	}
 	r.awaitEmpty(10 * time.Second)

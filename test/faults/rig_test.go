@@ -218,7 +218,28 @@ func (r *rig) awaitEmpty(within time.Duration) {
 	testenv.Eventually(r.t, within, func() bool {
 		n = r.count("SELECT count(*) FROM weir.live")
 		return n == 0
-	}, "jobs are still live")
+	}, "jobs are still live: %v", lazily(r.left))
+}
+
+// lazily is a part of a message that is made when the message is.
+type lazily func() string
+
+func (l lazily) String() string { return l() }
+
+// left describes the first jobs that are live.
+func (r *rig) left() string {
+	rows, err := r.pool.Query(context.Background(), r.in(`SELECT format('%s state %s fence %s attempt %s crashes %s keys %s blocked on %s ready in %s expired %s session %s, lock rows: %s',
+			weir.ulid(l.id), l.state, l.fence, l.attempt, l.crashes, l.keys, l.blocked_on, l.ready_at - clock_timestamp(), l.expires_at < clock_timestamp(),
+			weir.ulid(l.session), (SELECT array_agg(format('%s/%s fence %s until %s', k.key, k.slot, k.fence, k.until - clock_timestamp())) FROM weir.locks AS k WHERE k.job_id = l.id))
+		FROM weir.live AS l ORDER BY l.state DESC, l.line_at LIMIT 10`))
+	if err != nil {
+		return err.Error()
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d in all\n%s", r.count("SELECT count(*) FROM weir.live"), strings.Join(list, "\n"))
 }
 
 // pause waits: for time to pass is what some faults consist of.

@@ -4,6 +4,9 @@
 -- ARGV[1] the asking worker, never woken itself ('' = none); ARGV[2] n; ARGV[3] PUBLISH or SPUBLISH;
 -- ARGV[4] prefix of the workers' channels; then three for each hint: jobs (count), rank (-1 = fullest first,
 -- else a random number that picks any), and the message without its count.
+-- A worker that is woken for less than it has free stays in the set with half of the rest: it need not register again before its
+-- claim (regFirst holds: it never left), which spares the job a round trip, and hints that come faster than it claims
+-- soon go to others. It is told so by a + behind its share, and corrects its score after the claim.
 -- Returns {workers woken, workers popped that nobody heard for, jobs that found no idle worker}.
 local asker, leaving, publish, prefix = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
@@ -43,10 +46,17 @@ for i = leaving + 1, #KEYS do
       if free < 1 then free = 1 end
     end
     local share = math.min(need, free)
+    local rest = math.floor((free - share) / 2)
     -- receivers: a worker that died or lost its connection does not count; it is out of the set, and the next is asked.
-    if redis.call(publish, prefix .. worker, 'h' .. string.format('%d', share) .. message) > 0 then
+    if redis.call(publish, prefix .. worker, 'h' .. string.format('%d', share) .. (rest > 0 and '+' or '') .. message) > 0 then
       woken, need, free = woken + 1, need - share, free - share
+      if rest > 0 then
+        redis.call('ZADD', KEYS[i], rest, worker)
+      else
+        redis.call('ZREM', KEYS[i], worker) -- where an earlier hint of this call had left it
+      end
     else
+      redis.call('ZREM', KEYS[i], worker)
       unheard, free = unheard + 1, 0
     end
   end

@@ -32,17 +32,22 @@ BEGIN
     ON CONFLICT (queue, state) DO UPDATE SET jobs = excluded.jobs, at = excluded.at;
     INSERT INTO weir.counts AS c (queue, state, jobs, at)
     WITH RECURSIVE q AS (
-      (SELECT l.queue FROM weir.live AS l WHERE l.state = 0 ORDER BY l.queue LIMIT 1)
+      SELECT ''::text AS queue
       UNION ALL
-      SELECT (SELECT l.queue FROM weir.live AS l WHERE l.state = 0 AND l.queue > q.queue ORDER BY l.queue LIMIT 1)
+      SELECT least( -- passes over a NULL
+        (SELECT l.queue FROM weir.live AS l WHERE l.state = 0 AND l.flags & 1 = 0 AND l.queue > q.queue ORDER BY l.queue LIMIT 1),
+        (SELECT l.queue FROM weir.live AS l WHERE l.state = 0 AND l.flags & 1 = 1 AND l.queue > q.queue ORDER BY l.queue LIMIT 1))
       FROM q WHERE q.queue IS NOT NULL
     )
     SELECT q.queue, x.state, x.jobs, v_now
     FROM q CROSS JOIN LATERAL (
       SELECT CASE WHEN y.ready_at <= v_now THEN 0 WHEN y.attempt > 0 THEN 4 ELSE 3 END AS state, count(*) AS jobs
-      FROM (SELECT l.ready_at, l.attempt FROM weir.live AS l WHERE l.state = 0 AND l.queue = q.queue LIMIT 1000) AS y
+      FROM (
+        (SELECT l.ready_at, l.attempt FROM weir.live AS l WHERE l.state = 0 AND l.flags & 1 = 0 AND l.queue = q.queue LIMIT 1000)
+        UNION ALL
+        (SELECT l.ready_at, l.attempt FROM weir.live AS l WHERE l.state = 0 AND l.flags & 1 = 1 AND l.queue = q.queue LIMIT 1000)) AS y
       GROUP BY 1) AS x
-    WHERE q.queue IS NOT NULL
+    WHERE q.queue <> ''
     ORDER BY 1, 2
     ON CONFLICT (queue, state) DO UPDATE SET jobs = excluded.jobs, at = excluded.at WHERE c.at < excluded.at OR c.jobs < excluded.jobs;
   END IF;
@@ -50,9 +55,13 @@ BEGIN
   UPDATE weir.counts AS c
   SET oldest = (
     SELECT min(x.ready_at) FROM generate_series(1, 9) AS p CROSS JOIN LATERAL (
-      SELECT l.ready_at FROM weir.live AS l
-      WHERE l.state = 0 AND l.queue = c.queue AND l.priority = p
-      ORDER BY l.ready_at LIMIT 1) AS x
+      (SELECT l.ready_at FROM weir.live AS l
+      WHERE l.state = 0 AND l.flags & 1 = 0 AND l.queue = c.queue AND l.priority = p
+      ORDER BY l.ready_at LIMIT 1)
+      UNION ALL
+      (SELECT l.ready_at FROM weir.live AS l
+      WHERE l.state = 0 AND l.flags & 1 = 1 AND l.queue = c.queue AND l.priority = p
+      ORDER BY l.ready_at LIMIT 1)) AS x
     WHERE x.ready_at <= v_now)
   WHERE c.state = 0;
   RETURN (SELECT count(*) FROM weir.counts);

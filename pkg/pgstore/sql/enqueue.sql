@@ -1,4 +1,6 @@
--- enqueue: one statement for one job or thousands. Arrays run in step; one that no job of the call needs is NULL.
+-- enqueue: one statement for one job or thousands. Arrays run in step; one that no job of the call needs is NULL. Of keys,
+-- their limits and rates each element is the text of an array, as the columns of that name are, or NULL.
+-- p_flags are further flags of the live rows, for callers that give p_fresh as false.
 -- Log row and live row are written together; a live row only for an id whose log row this very statement inserted
 -- (liveFromLog): an attempt that its client gave up and any number of retries with the same id run the job once.
 -- p_fresh promises ids that were made for this call: the insert then does without ON CONFLICT, whose confirmation costs
@@ -8,7 +10,9 @@
 CREATE FUNCTION weir.enqueue_v1(
   p_ids uuid[], p_kinds text[], p_queues text[], p_payloads text[], p_priorities smallint[], p_max_attempts int[],
   p_delays_ms bigint[], p_scheduled timestamptz[], p_expires_ms bigint[], p_timeouts_ms bigint[], p_backoffs text[],
-  p_tags text[], p_metadata text[], p_traces text[], p_parents uuid[], p_fresh boolean
+  p_tags text[], p_metadata text[], p_traces text[], p_parents uuid[], p_fresh boolean,
+  p_keys text[] DEFAULT NULL, p_key_limits text[] DEFAULT NULL, p_rates text[] DEFAULT NULL,
+  p_modes smallint[] DEFAULT NULL, p_failures text[] DEFAULT NULL, p_flags smallint DEFAULT 0
 ) RETURNS TABLE (db_now timestamptz, inserted bigint, least_ready timestamptz, duplicates uuid[])
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -20,7 +24,7 @@ BEGIN
     RAISE EXCEPTION 'id more than 10 min ahead of the database clock' USING ERRCODE = 'WE001';
   END IF;
   db_now := clock_timestamp();
-  IF p_fresh THEN
+  IF p_fresh AND p_keys IS NULL AND p_rates IS NULL AND p_modes IS NULL AND p_failures IS NULL THEN
     -- Two plain inserts, not one statement with RETURNING between them: that would cost a single enqueue half as much again.
     INSERT INTO weir.jobs AS j
     /* new_rows */;
@@ -43,14 +47,16 @@ BEGIN
     END IF;
     WITH logged AS (
       INSERT INTO weir.jobs AS j
-      /* new_rows */
+      /* new_rows, keyed */
       WHERE i.id <> ALL (v_kept)
       ON CONFLICT (id) DO NOTHING
-      RETURNING j.id, j.enqueued_at, j.scheduled_at, j.expires_at, j.max_attempts, j.priority, j.kind, j.queue,
-        octet_length(j.payload::text) AS size
+      RETURNING j.id, j.enqueued_at, j.scheduled_at, j.expires_at, j.max_attempts, j.priority, j.mode, j.kind, j.queue,
+        octet_length(j.payload::text) AS size, j.keys, j.key_limits, j.rates
     ), put AS (
-      INSERT INTO weir.live AS l (ready_at, expires_at, max_attempts, size, priority, id, queue, kind)
-      SELECT greatest(scheduled_at, enqueued_at), expires_at, max_attempts, size, priority, logged.id, queue, kind
+      INSERT INTO weir.live AS l (ready_at, line_at, expires_at, max_attempts, size, priority, mode, id, queue, kind, keys, key_limits, rates, flags)
+      SELECT greatest(scheduled_at, enqueued_at), CASE WHEN keys IS NOT NULL THEN greatest(scheduled_at, enqueued_at) END,
+        expires_at, max_attempts, size, priority, mode, logged.id, queue, kind, keys, key_limits, rates,
+        p_flags | CASE WHEN keys IS NULL AND rates IS NULL THEN 0 ELSE 1 END
       FROM logged
       RETURNING l.ready_at, l.id
     )

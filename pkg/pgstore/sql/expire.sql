@@ -1,6 +1,7 @@
 -- expire: unstarted jobs whose time has passed end as expired. $1 at most so many. Index live_expiring.
--- Locks SKIP LOCKED: a job that is being claimed at this moment was in time. Returns a row a job.
-CREATE FUNCTION weir.expire_v1(p_limit int) RETURNS TABLE (job_id uuid, job_kind text, job_queue text)
+-- Locks SKIP LOCKED: a job that is being claimed at this moment was in time. Returns a row a job, with
+-- the locks that it had or waited for.
+CREATE FUNCTION weir.expire_v1(p_limit int) RETURNS TABLE (job_id uuid, job_kind text, job_queue text, freed text[])
 LANGUAGE plpgsql VOLATILE
 SET jit = off
 SET enable_seqscan = off
@@ -19,9 +20,9 @@ BEGIN
     RETURN;
   END IF;
   RETURN QUERY
-  SELECT i.id, i.kind, i.queue -- not from dead: this statement's snapshot does not see what bury has just written there
+  SELECT i.id, i.kind, i.queue, b.freed -- not from dead: this statement's snapshot does not see what bury has just written there
   FROM weir.bury_v1(NULL, v_ids, v_fences, array_fill(3::smallint, ARRAY[cardinality(v_ids)]), NULL, NULL,
-    array_fill('expired before it could start'::text, ARRAY[cardinality(v_ids)]), NULL, NULL) AS b (id)
-  JOIN unnest(v_ids, v_kinds, v_queues) AS i (id, kind, queue) ON i.id = b.id;
+    array_fill('expired before it could start'::text, ARRAY[cardinality(v_ids)]), NULL, NULL) AS b
+  JOIN unnest(v_ids, v_kinds, v_queues) AS i (id, kind, queue) ON i.id = b.job_id;
 END
 $$;

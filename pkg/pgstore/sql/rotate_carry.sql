@@ -23,9 +23,10 @@ BEGIN
     ORDER BY x.id LIMIT p_limit
   ), put AS (
     INSERT INTO weir.jobs_kept AS k (id, enqueued_at, scheduled_at, expires_at, timeout_ms, parent_id, max_attempts, priority,
-      mode, kind, queue, payload, backoff, keys, tags, metadata, trace, failure_kind)
+      mode, kind, queue, payload, backoff, keys, tags, metadata, trace, failure_kind, key_limits, rates)
     SELECT j.id, j.enqueued_at, j.scheduled_at, j.expires_at, j.timeout_ms, j.parent_id, j.max_attempts, j.priority,
-      j.mode, j.kind, j.queue, j.payload, j.backoff, j.keys, j.tags, j.metadata, j.trace, j.failure_kind
+      j.mode, j.kind, j.queue, j.payload, j.backoff, j.keys, j.tags, j.metadata, j.trace, j.failure_kind,
+      j.key_limits, j.rates
     FROM wanted AS w JOIN weir.jobs AS j ON j.id = w.id
     WHERE NOT EXISTS (SELECT FROM weir.jobs_kept AS x WHERE x.id = w.id)
     ORDER BY w.id

@@ -21,10 +21,13 @@ CREATE TABLE weir.jobs (
   metadata     json,
   trace        varchar(512),
   failure_kind varchar(128),
+  key_limits   int[],                -- of each of keys, the locks; NULL: all 1
+  rates        text[],               -- each 'N/PERIOD_MS/WEIGHT NAME', sorted by name
   PRIMARY KEY (id),
   -- A second line behind the client and weir.enqueue(), for what would harm others. It is short, and the other limits are
-  -- lengths of types, because a CHECK is parsed anew by every statement: all limits in it cost a single enqueue 70 µs.
-  CONSTRAINT jobs_limits CHECK (priority BETWEEN 1 AND 9 AND octet_length(queue) <= 128 AND octet_length(payload::text) <= 1048576)
+  -- lengths of types, because a CHECK is parsed anew by every statement: all limits in it cost a single enqueue 70 µs. A failure
+  -- job may hold a payload of 1 MiB and what is said about it.
+  CONSTRAINT jobs_limits CHECK (priority BETWEEN 1 AND 9 AND octet_length(queue) <= 128 AND octet_length(payload::text) <= 2097152)
 ) PARTITION BY RANGE (id);
 CREATE TABLE weir.jobs_default PARTITION OF weir.jobs DEFAULT;
 
@@ -32,10 +35,11 @@ CREATE TABLE weir.jobs_default PARTITION OF weir.jobs DEFAULT;
 CREATE TABLE weir.jobs_kept (LIKE weir.jobs INCLUDING DEFAULTS, PRIMARY KEY (id));
 
 -- live: one narrow row for each job that is not finished. state 0 available (also scheduled and retrying, with a
--- ready_at to come), 1 running, 2 blocked. flags: 1 keyed, 2 unique, 4 cancel requested, 8 timing out.
+-- ready_at to come), 1 running, 2 blocked. flags: 1 keyed, 2 unique, 4 cancel requested, 8 timing out, 16 its unique key went to
+-- a newer job while it ran: it must not wait again.
 CREATE TABLE weir.live (
   ready_at     timestamptz NOT NULL,
-  line_at      timestamptz,          -- place in the line of its keys; NULL without keys
+  line_at      timestamptz,          -- place in the lines of its locks; NULL without locks
   expires_at   timestamptz,
   max_attempts int         NOT NULL,
   size         int         NOT NULL, -- bytes of payload: a claim is bounded by their sum
@@ -44,8 +48,10 @@ CREATE TABLE weir.live (
   id           uuid        NOT NULL PRIMARY KEY,
   queue        text        NOT NULL,
   kind         text        NOT NULL,
-  keys         text[],
-  blocked_on   text,
+  keys         text[] COLLATE "C",   -- locks, sorted by bytes
+  key_limits   int[],
+  rates        text[],
+  blocked_on   text COLLATE "C",
   fence        int         NOT NULL DEFAULT 0, -- from here on what a claim changes: its WAL record leaves out the rest
   attempt      int         NOT NULL DEFAULT 0,
   state        smallint    NOT NULL DEFAULT 0,
@@ -61,15 +67,17 @@ CREATE TABLE weir.live (
   autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = false            -- giving pages back takes an exclusive lock
 );
-CREATE INDEX live_ready ON weir.live (queue, priority, ready_at, id) WHERE state = 0;
+CREATE INDEX live_ready ON weir.live (queue, priority, ready_at, id) WHERE state = 0 AND flags & 1 = 0; -- without keys: those with keys cost its scans nothing
 CREATE INDEX live_session ON weir.live (session) WHERE state = 1;
 CREATE INDEX live_suspect ON weir.live (queue, ready_at) WHERE state = 0 AND crashes >= 2; -- empty but after crashes
 CREATE INDEX live_expiring ON weir.live (expires_at) WHERE expires_at IS NOT NULL AND state <> 1;
-CREATE INDEX live_line ON weir.live ((keys[1]), line_at, id) WHERE state IN (0, 2) AND keys IS NOT NULL;
+CREATE INDEX live_keyed ON weir.live (queue, priority, ready_at, id) WHERE state = 0 AND flags & 1 = 1;
+CREATE INDEX live_line ON weir.live ((keys[1]), line_at, id) WHERE state = 2; -- who is blocked, by key
+CREATE INDEX live_next ON weir.live ((keys[1]), line_at, id) WHERE state = 0 AND keys IS NOT NULL; -- who is not: a scan of it passes no blocked ones
 
 -- waits: the further keys of blocked jobs that have several.
 CREATE TABLE weir.waits (
-  key     text        NOT NULL CHECK (octet_length(key) <= 255),
+  key     text COLLATE "C" NOT NULL CHECK (octet_length(key) <= 255),
   line_at timestamptz NOT NULL,
   job_id  uuid        NOT NULL,
   PRIMARY KEY (key, line_at, job_id)
@@ -113,10 +121,13 @@ CREATE TABLE weir.dead (
   payload      json,                 -- NULL: the log row was missing
   backoff      text,
   keys         text[],
+  key_limits   int[],
+  rates        text[],
   tags         text[],
   metadata     json,
   trace        text,
   failure_kind text,
+  unique_key   bytea,                -- the key that it had until it ended; NULL: none
   error        text        CHECK (octet_length(error) <= 16384)
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX dead_id ON weir.dead (id);
@@ -155,24 +166,27 @@ CREATE TABLE weir.sessions (
   kinds       text[]      NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 
--- locks: who holds a key. until NULL: a running job; else a reservation or a lingering holder.
+-- locks: who holds a key. until NULL: a running job; else a reservation or a lingering holder. fence is that of the live
+-- row, always: whoever changes the one changes the other, and holds the lock on the live row.
 CREATE TABLE weir.locks (
-  key    text NOT NULL CHECK (octet_length(key) <= 255),
+  key    text COLLATE "C" NOT NULL CHECK (octet_length(key) <= 255),
   slot   int  NOT NULL,
   job_id uuid NOT NULL,
   fence  int  NOT NULL,
   until  timestamptz,
   PRIMARY KEY (key, slot)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 CREATE INDEX locks_job ON weir.locks (job_id);
+CREATE INDEX locks_until ON weir.locks (until) WHERE until IS NOT NULL;
 
--- uniques: which live job owns a unique key.
+-- uniques: which job owns a unique key. key is a hash, and args one of all args, to compare.
 CREATE TABLE weir.uniques (
   kind    text        NOT NULL,
   key     bytea       NOT NULL CHECK (octet_length(key) <= 32),
   slot    smallint    NOT NULL DEFAULT 0,
   job_id  uuid        NOT NULL,
-  until   timestamptz,               -- NULL: while the job is live
+  until   timestamptz,               -- NULL: while the job is live; else at least until then
+  args    bytea       CHECK (octet_length(args) <= 32),
   PRIMARY KEY (kind, key, slot)
 );
 CREATE INDEX uniques_job ON weir.uniques (job_id);
@@ -184,7 +198,9 @@ CREATE TABLE weir.queues (
   slots     int,
   rate      int,
   rate_ms   bigint,
-  owner     text
+  owner     text,                    -- of the limits, as in limits
+  granted_at timestamptz[],          -- the starts of the last rate_ms, if there is a rate: when
+  granted   int[]                    -- and how many
 );
 CREATE INDEX queues_paused ON weir.queues (name) WHERE paused_at IS NOT NULL;
 CREATE TABLE weir.kinds (
@@ -193,21 +209,62 @@ CREATE TABLE weir.kinds (
 );
 CREATE INDEX kinds_paused ON weir.kinds (name) WHERE paused_at IS NOT NULL;
 
--- limits: of a key, or of a prefix ending in *.
+-- limits: what counts before the number of a job itself: for a lock or a rate, by its name or by a prefix (stored without
+-- its *), of which the longest counts.
 CREATE TABLE weir.limits (
-  key   text NOT NULL PRIMARY KEY CHECK (octet_length(key) <= 255),
-  slots int  NOT NULL CHECK (slots >= 0),
-  owner text
+  key    text COLLATE "C" NOT NULL CHECK (octet_length(key) <= 255),
+  prefix boolean NOT NULL DEFAULT false,
+  rate   boolean NOT NULL DEFAULT false,
+  slots  int     NOT NULL CHECK (slots >= 0), -- holders at once; of a rate: starts in per_ms
+  per_ms bigint  CHECK (per_ms > 0),
+  owner  text    NOT NULL DEFAULT '', -- 'config': a YAML file's; 'override': a file's too, replaced by hand
+  CHECK (rate = (per_ms IS NOT NULL)),
+  PRIMARY KEY (key, prefix, rate)
 );
 
--- schedules: what the sweeper fires.
+-- rate_holds: rates that nobody starts a job with until then (job.RateBackoff).
+CREATE TABLE weir.rate_holds (
+  key   text COLLATE "C" NOT NULL PRIMARY KEY CHECK (octet_length(key) <= 255),
+  until timestamptz NOT NULL
+);
+
+-- reports: what handlers said of their jobs: the checkpoint that the next attempt gets, and how far the last one came.
+CREATE TABLE weir.reports (
+  job_id     uuid        NOT NULL PRIMARY KEY,
+  fence      int         NOT NULL,   -- of the claim that said it
+  at         timestamptz NOT NULL,
+  checkpoint json        CHECK (octet_length(checkpoint::text) <= 65536),
+  percent    smallint    CHECK (percent BETWEEN 0 AND 100),
+  note       text        CHECK (octet_length(note) <= 256)
+);
+
+-- schedules: what the sweeper fires. job is what enqueue_json takes, without an id.
 CREATE TABLE weir.schedules (
-  name       text        NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 128),
-  owner      text        NOT NULL,
-  version    bigint      NOT NULL DEFAULT 0,
-  next_at    timestamptz,
-  enabled    boolean     NOT NULL DEFAULT true,
-  definition json        NOT NULL
+  name        text        NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 128),
+  owner       text        NOT NULL CHECK (octet_length(owner) BETWEEN 1 AND 128),
+  fence       int         NOT NULL DEFAULT 0,    -- rises with every change but those of fire
+  next_at     timestamptz,                       -- the next tick; NULL: none is to come
+  enabled     boolean     NOT NULL DEFAULT true, -- as it was declared
+  override    boolean,                           -- as it was set by hand; NULL: as declared
+  cron        text        CHECK (octet_length(cron) <= 256),
+  zone        text        NOT NULL DEFAULT '' CHECK (octet_length(zone) <= 64),
+  every_ms    bigint      CHECK (every_ms >= 1000),
+  misfire     text        NOT NULL CHECK (misfire IN ('once', 'skip', 'all')),
+  misfire_cap int         NOT NULL CHECK (misfire_cap BETWEEN 1 AND 1000),
+  job         jsonb       NOT NULL,
+  last_at     timestamptz,                       -- the last tick that became a job
+  last_job    uuid,
+  last_error  text,                              -- why the last tick did not
+  CHECK ((cron IS NULL) <> (every_ms IS NULL))
+);
+CREATE INDEX schedules_due ON weir.schedules (next_at, name) WHERE coalesce(override, enabled);
+CREATE INDEX schedules_owner ON weir.schedules (owner);
+
+-- schedule_owners: the newest version of each owner that has declared its schedules.
+CREATE TABLE weir.schedule_owners (
+  owner     text        NOT NULL PRIMARY KEY CHECK (octet_length(owner) BETWEEN 1 AND 128),
+  version   bigint      NOT NULL,
+  synced_at timestamptz NOT NULL
 );
 
 -- actions: what was done by hand.

@@ -20,10 +20,15 @@ BEGIN
     FOR p IN 1 .. 9 LOOP
       EXIT WHEN due >= p_limit;
       SELECT count(*), min(x.ready_at) FROM (
-        SELECT l.ready_at FROM weir.live AS l
-        WHERE l.state = 0 AND l.queue = r.queue AND l.priority = p AND l.ready_at < v_to AND l.kind = ANY (r.kinds)
+        (SELECT l.ready_at FROM weir.live AS l
+        WHERE l.state = 0 AND l.flags & 1 = 0 AND l.queue = r.queue AND l.priority = p AND l.ready_at < v_to AND l.kind = ANY (r.kinds)
           AND (l.expires_at IS NULL OR l.expires_at > statement_timestamp())
-        ORDER BY l.ready_at LIMIT p_limit) AS x
+        ORDER BY l.ready_at LIMIT p_limit)
+        UNION ALL
+        (SELECT l.ready_at FROM weir.live AS l
+        WHERE l.state = 0 AND l.flags & 1 = 1 AND l.queue = r.queue AND l.priority = p AND l.ready_at < v_to AND l.kind = ANY (r.kinds)
+          AND (l.expires_at IS NULL OR l.expires_at > statement_timestamp())
+        ORDER BY l.ready_at LIMIT p_limit)) AS x
       INTO v_due, v_least;
       due := due + v_due;
       oldest := least(oldest, v_least);
