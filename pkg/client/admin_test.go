@@ -189,6 +189,39 @@ func TestManyAreActedOnInBatches(t *testing.T) {
 	}
 }
 
+func TestAnInterruptedActionGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	c := open(t)
+	jobs := make([]job.Spec, 1100)
+	for i := range jobs {
+		jobs[i] = job.Spec{Args: welcome{}, Options: job.Options{Queue: "mail"}}
+	}
+	got, err := c.EnqueueMany(t.Context(), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.CancelMany(t.Context(), client.Filter{Queue: "mail"}); n != 1100 || err != nil {
+		t.Fatalf("cancelled %d, %v", n, err)
+	}
+	c.exec(t, `CREATE FUNCTION %[1]s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$`)
+	c.exec(t, `CREATE TRIGGER refuse BEFORE INSERT ON %[1]s.live FOR EACH ROW WHEN (new.id = '`+got[300].ID.UUID()+`') EXECUTE FUNCTION %[1]s.refuse()`)
+	filter := client.Filter{Queue: "mail", State: job.Cancelled}
+	var stopped *client.BatchError
+	n, err := c.RetryMany(t.Context(), filter)
+	if n != 500 || !errors.As(err, &stopped) || stopped.Done != 500 || stopped.Before != got[600].ID {
+		t.Fatalf("retried %d, %v: want the newest 500, and to go on before %s", n, err, got[600].ID)
+	}
+	c.exec(t, `DROP TRIGGER refuse ON %[1]s.live`)
+	filter.Before = stopped.Before
+	if n, err := c.RetryMany(t.Context(), filter); n != 600 || err != nil {
+		t.Errorf("retried %d more, %v", n, err)
+	}
+	var field *job.FieldError
+	if _, err := c.DeleteMany(t.Context(), client.Filter{Before: stopped.Before}); !errors.As(err, &field) {
+		t.Errorf("Before alone: %v, want a FieldError", err)
+	}
+}
+
 func TestRetryManyLeavesScheduledJobsAlone(t *testing.T) {
 	t.Parallel()
 	c := open(t)

@@ -82,7 +82,11 @@ const (
 	Release  Event = "release" // given back unfinished
 	Recover  Event = "recover" // its session died
 	Expire   Event = "expire"
-	Revive   Event = "revive" // retried by hand when it had ended
+	Revive   Event = "revive"    // retried by hand when it had ended
+	Block    Event = "block"     // another holds a key that it needs
+	PutOff   Event = "put off"   // a rate has no room before a later time
+	HandOver Event = "hand over" // it got its keys from whoever had them, and a slot
+	Reserve  Event = "reserve"   // it got its keys and no slot: it is next
 )
 
 // Transition is one allowed change.
@@ -100,6 +104,11 @@ var Transitions = []Transition{
 	{Scheduled, ComeDue, Available},
 	{Retrying, ComeDue, Available},
 	{Available, Claim, Running},
+	{Available, Block, Blocked},
+	{Available, PutOff, Scheduled},
+	{Available, PutOff, Retrying},
+	{Blocked, HandOver, Running},
+	{Blocked, Reserve, Available},
 	{Running, Finish, Completed},
 	{Running, Retry, Retrying},
 	{Running, SnoozeIt, Retrying},

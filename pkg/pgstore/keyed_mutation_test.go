@@ -24,8 +24,8 @@ var keyedMutations = []struct {
 }{
 	{"finishFence", []cut{{"finish_keyed_v1", "AND l.fence = i.fence ", ""}}, staleKeyedFinish},
 	{"finishFence, the session", []cut{{"finish_keyed_v1", " AND l.session IS NOT DISTINCT FROM p_session", " AND l.state = 1"}}, strangerFinishes},
-	{"lockDelFenced", []cut{{"finish_keyed_v1", "USING unnest(v_done, v_fences) AS d (id, fence)\n      WHERE h.job_id = ANY (ARRAY[d.id]) AND h.fence = d.fence",
-		"USING unnest(p_ids) AS d (id)\n      WHERE h.job_id = ANY (ARRAY[d.id])"}}, staleFinishUnlocks},
+	{"lockDelFenced", []cut{{"finish_keyed_v1", "USING unnest(v_done, v_fences) AS d (id, fence)\n    WHERE h.job_id = ANY (ARRAY[d.id]) AND h.fence = d.fence",
+		"USING unnest(p_ids) AS d (id)\n    WHERE h.job_id = ANY (ARRAY[d.id])"}}, staleFinishUnlocks},
 	{"claimFence", []cut{{"admit_v1", "fence = l.fence + 1", "fence = l.fence"}}, admitLeavesFence},
 	{"sessionGuard of admit", []cut{{"admit_v1", "IF NOT g.alive THEN", "IF false THEN"}}, deadSessionAdmits},
 	{"sessionGuard of the hand-over", []cut{{"take_here_v1", "p_alive AND ", ""}}, deadSessionTakes},

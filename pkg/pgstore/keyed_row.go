@@ -31,7 +31,7 @@ const (
 // keyedColumns are those of the type weir.keyed_v1.
 const keyedColumns = `what, id, kind, queue, priority, attempt, max_attempts, crashes, fence, ready_at, claimed_at, expires_at,
  missing, payload, enqueued_at, scheduled_at, timeout_ms, backoff, tags, metadata, trace, parent_id,
- keys, key_limits, rates, key, other, others, again, db_now`
+ keys, key_limits, rates, mode, key, other, others, again, db_now`
 
 // keyedAnswer is what these functions answer, sorted by what it says.
 type keyedAnswer struct {
@@ -64,7 +64,7 @@ type keyedRow struct {
 
 func (r *keyedRow) targets() []any {
 	t := append([]any{&r.what}, r.claimRow.targets()[:loggedColumns]...)
-	return append(t, &r.keys, &r.limits, &r.rates, &r.key, &r.other, &r.others, &r.again, &r.now)
+	return append(t, &r.keys, &r.limits, &r.rates, &r.mode, &r.key, &r.other, &r.others, &r.again, &r.now)
 }
 
 func (r *keyedRow) job() job.Row {

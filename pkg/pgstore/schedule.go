@@ -49,7 +49,7 @@ type jsonSchedule struct {
 	MisfireCap int        `json:"misfire_cap"`
 	Enabled    bool       `json:"enabled"`
 	NextAt     *time.Time `json:"next_at"`
-	Job        jsonJob    `json:"job"`
+	Job        uniqueJob  `json:"job"`
 }
 
 // Synced is what a sync came to: the names of schedules.
@@ -66,7 +66,7 @@ func (s *Store) SyncSchedules(ctx context.Context, owner string, version int64, 
 		n := &list[i]
 		entries[i] = jsonSchedule{
 			Name: n.Name, Cron: text(n.Rhythm.Cron), Zone: n.Rhythm.Zone, Every: millis(n.Rhythm.Every), Misfire: n.Rhythm.Misfire,
-			MisfireCap: n.Rhythm.MisfireCap, Enabled: n.Enabled, NextAt: instant(n.NextAt), Job: jsonJobOf(&n.Job),
+			MisfireCap: n.Rhythm.MisfireCap, Enabled: n.Enabled, NextAt: instant(n.NextAt), Job: uniqueJobOf(&n.Job),
 		}
 	}
 	b, err := json.Marshal(entries)

@@ -237,4 +237,12 @@ func TestAProducersRoleNeedsTheGrantsOfTheManual(t *testing.T) {
 	if err := as(withID); err != nil {
 		t.Errorf("with an id, USAGE, INSERT and SELECT: %v", err)
 	}
+	const withKey = "'k', unique_key => 'a'"
+	if err := as(withKey); err == nil {
+		t.Error("a unique key went without rights to the table of keys: docs/sql-producers.md says that they are needed")
+	}
+	b.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON weir.uniques TO " + role)
+	if err := as(withKey); err != nil {
+		t.Errorf("with a unique key and the rights to it: %v", err)
+	}
 }

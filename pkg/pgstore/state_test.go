@@ -27,6 +27,11 @@ var made = []struct {
 		id := b.enqueue(1, func(j *pgstore.NewJob) { j.Delay = time.Hour })[0]
 		return subject{id: id, session: b.session()}
 	}},
+	{job.Available, "again, after a failure", func(b *bench) subject {
+		s := runningSubject(0)(b)
+		b.retry(s, 0, false)
+		return s
+	}},
 	{job.Available, "fresh", func(b *bench) subject { return subject{id: b.enqueue(1)[0], session: b.session()} }},
 	{job.Running, "first attempt", runningSubject(0)},
 	{job.Running, "second attempt", runningSubject(1)},
@@ -44,7 +49,7 @@ var made = []struct {
 	}},
 	{job.Blocked, "on a key", func(b *bench) subject {
 		s := subject{id: b.enqueue(1)[0], session: b.session()}
-		b.exec("UPDATE weir.live SET state = 2, blocked_on = 'x'")
+		b.decide(s, pgstore.AdmitJob{Refused: "x"})
 		return s
 	}},
 	{job.Retrying, "after a failure", func(b *bench) subject {
@@ -122,6 +127,10 @@ var happens = []struct {
 		b.exec("UPDATE weir.live SET ready_at = ready_at - interval '61 min' WHERE ready_at > clock_timestamp() AND id = $1", s.id.UUID())
 	}},
 	{job.Claim, "by the same session", func(b *bench, s subject) { _, _ = b.store.Claim(b.ctx, request(s.session, 1)) }},
+	{job.Block, "", func(b *bench, s subject) { b.decide(s, pgstore.AdmitJob{Refused: "x"}) }},
+	{job.PutOff, "", func(b *bench, s subject) { b.decide(s, pgstore.AdmitJob{Later: time.Hour}) }},
+	{job.HandOver, "", func(b *bench, s subject) { b.pass(s.session, "x", 1) }},
+	{job.Reserve, "", func(b *bench, s subject) { b.pass(job.ID{}, "x", 1) }},
 	{job.Finish, "", func(b *bench, s subject) {
 		_, err := b.store.Finish(b.ctx, s.session, completionsOf(s.held()))
 		b.must(err)
@@ -158,6 +167,14 @@ func (b *bench) must(err error) {
 	if err != nil {
 		b.t.Fatalf("%v", err)
 	}
+}
+
+// decide gives a job that is due a key and lets a session of its own decide about it.
+func (b *bench) decide(s subject, a pgstore.AdmitJob) {
+	b.exec("UPDATE weir.live SET keys = '{x}', flags = flags | 1, line_at = ready_at WHERE state = 0 AND ready_at <= clock_timestamp() AND id = $1", s.id.UUID())
+	a.ID = s.id
+	_, err := b.store.Admit(b.ctx, b.session(), []pgstore.AdmitJob{a}, serves(0))
+	b.must(err)
 }
 
 func (b *bench) again(s subject, delay time.Duration) {

@@ -61,11 +61,7 @@ func undecided(err error) error {
 func (s *Store) EnqueueUniqueSQL(jobs []NewJob) (query string, args []any, err error) {
 	rows := make([]uniqueJob, len(jobs))
 	for i := range jobs {
-		j := &jobs[i]
-		rows[i] = uniqueJob{
-			jsonJob: jsonJobOf(j), Known: j.Known, Key: hex.EncodeToString(j.Unique.Key), Args: text(hex.EncodeToString(j.Unique.Args)),
-			For: millis(j.Unique.For), Waiting: j.Unique.Waiting, Replace: j.Unique.Replace,
-		}
+		rows[i] = uniqueJobOf(&jobs[i])
 	}
 	b, err := json.Marshal(rows)
 	if err != nil {
@@ -79,11 +75,20 @@ func (s *Store) EnqueueUniqueSQL(jobs []NewJob) (query string, args []any, err e
 type uniqueJob struct {
 	jsonJob
 	Known   bool    `json:"known,omitempty"`
-	Key     string  `json:"unique_key"`
+	Key     string  `json:"unique_key,omitempty"`
 	Args    *string `json:"unique_args,omitempty"`
 	For     *int64  `json:"unique_for,omitempty"`
 	Waiting bool    `json:"unique_waiting,omitempty"`
 	Replace bool    `json:"unique_replace,omitempty"`
+}
+
+func uniqueJobOf(j *NewJob) uniqueJob {
+	r := uniqueJob{jsonJob: jsonJobOf(j), Known: j.Known}
+	if u := j.Unique; u != nil {
+		r.Key, r.Args = hex.EncodeToString(u.Key), text(hex.EncodeToString(u.Args))
+		r.For, r.Waiting, r.Replace = millis(u.For), u.Waiting, u.Replace
+	}
+	return r
 }
 
 // UniqueAnswer is the row of EnqueueUniqueSQL.

@@ -266,7 +266,7 @@ var uniqueMutations = []struct {
 	violated func(b *bench) string
 }{
 	{"keyDies in finish", "finish_v1", "WHERE g.flags & 2 <> 0 AND", "WHERE false AND", outlived("finish")},
-	{"keyDies in finish with keys", "finish_keyed_v1", "WHERE g.flags & 2 <> 0 AND", "WHERE false AND", outlived("finish with keys")},
+	{"keyDies in finish with keys", "finish_keyed_v1", "WHERE x.flags & 2 <> 0 AND", "WHERE false AND", outlived("finish with keys")},
 	{"keyDies in bury", "bury_v1", "WHERE g.flags & 2 <> 0 AND", "WHERE false AND", outlived("cancel")},
 	{"keyDies in delete", "delete_v1", "(DELETE FROM weir.uniques AS x WHERE ", "(DELETE FROM weir.uniques AS x WHERE false AND ", outlived("delete")},
 	{"a window outlives its job", "finish_v1", "(u.until IS NULL OR u.until <= statement_timestamp())", "true", windowEnds},

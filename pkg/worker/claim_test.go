@@ -218,7 +218,7 @@ func TestAJobWithoutALogRowIsPutOffAndThenDiscarded(t *testing.T) {
 	if !strings.Contains(row.Error, "payload is missing") {
 		t.Errorf("error %q", row.Error)
 	}
-	h.wasTold(t, 1, 1)
+	h.wasTold(t, 1, 0)
 }
 
 func TestAPayloadThatOutlivedTheLogIsFound(t *testing.T) {

@@ -176,10 +176,10 @@ func (s *spec) work(ctx context.Context, c *client.Client, l *ledger) error {
 	var b *book
 	if s.Book != "" {
 		var err error
+		// Never closed: a handler that ignores the end of its worker writes to it until the process is gone.
 		if b, err = openBook(s.Book, s.Namespace); err != nil {
 			return err
 		}
-		defer b.pool.Close()
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, max(s.Loops, 1))

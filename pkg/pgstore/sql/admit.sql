@@ -105,7 +105,9 @@ BEGIN
     v_one := NULL;
     IF EXISTS (SELECT FROM unnest(v_more) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id]) WHERE l.queue = x.queue AND l.id <> ALL (v_left)) THEN
       SELECT l.id FROM weir.live AS l
-      WHERE l.id = x.id AND l.state + 0 = 0 AND l.ready_at <= statement_timestamp() FOR UPDATE SKIP LOCKED INTO v_one;
+      WHERE l.id = x.id AND l.state + 0 = 0 AND l.ready_at <= statement_timestamp()
+        AND l.rates IS NULL -- nobody has asked for it; its turn comes when it is read
+      FOR UPDATE SKIP LOCKED INTO v_one;
     END IF;
     IF v_one IS NULL THEN
       v_lost := v_lost || x.id;
@@ -150,11 +152,11 @@ BEGIN
       SET state = 1, session = p_session, attempt = l.attempt + 1, fence = l.fence + 1, claimed_at = clock_timestamp()
       FROM unnest(v_run) AS i (id) WHERE l.id = ANY (ARRAY[i.id])
       RETURNING l.id, l.kind, l.queue, l.priority, l.attempt, l.max_attempts, l.crashes, l.fence, l.ready_at, l.claimed_at, l.expires_at,
-        l.keys, l.key_limits, l.rates
+        l.keys, l.key_limits, l.rates, l.mode
     )
     SELECT 1::smallint, t.id, t.kind, t.queue, t.priority, t.attempt, t.max_attempts, t.crashes, t.fence, t.ready_at, t.claimed_at,
       t.expires_at, j.id IS NULL, j.payload, j.enqueued_at, j.scheduled_at, j.timeout_ms, j.backoff::text, j.tags, j.metadata,
-      j.trace::text, j.parent_id, t.keys, t.key_limits, t.rates, NULL::text, NULL::uuid, NULL::uuid[], NULL::boolean, NULL::timestamptz
+      j.trace::text, j.parent_id, t.keys, t.key_limits, t.rates, t.mode, NULL::text, NULL::uuid, NULL::uuid[], NULL::boolean, NULL::timestamptz
     FROM taken AS t LEFT JOIN weir.jobs AS j ON j.id = ANY (ARRAY[t.id]);
     IF cardinality(g.limited) > 0 THEN
       FOR x IN

@@ -26,7 +26,9 @@ BEGIN
         SELECT j.job_id, j.job_kind, j.job_queue, j.due, j.is_delayed, j.duplicate FROM weir.schedule_job_v1(p_names[i], p_ticks[i]) AS j
         INTO job_id, job_kind, job_queue, due, is_delayed, duplicate;
       END IF;
-    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded OR plpgsql_error
+    EXCEPTION WHEN lock_not_available THEN
+      CONTINUE; -- a transaction that is open has its unique key: the next round tries again
+    WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded OR plpgsql_error
         OR triggered_action_exception OR external_routine_exception OR external_routine_invocation_exception OR with_check_option_violation THEN
       GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT; -- not the detail, which quotes rows
       problem := left(problem, 500);

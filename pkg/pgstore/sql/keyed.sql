@@ -8,6 +8,6 @@ CREATE TYPE weir.keyed_v1 AS (
   id uuid, kind text, queue text, priority smallint, attempt int, max_attempts int, crashes smallint, fence int,
   ready_at timestamptz, claimed_at timestamptz, expires_at timestamptz, missing boolean, payload json,
   enqueued_at timestamptz, scheduled_at timestamptz, timeout_ms bigint, backoff text, tags text[], metadata json,
-  trace text, parent_id uuid, keys text[], key_limits int[], rates text[],
+  trace text, parent_id uuid, keys text[], key_limits int[], rates text[], mode smallint,
   key text, other uuid, others uuid[], again boolean, db_now timestamptz
 );

@@ -18,7 +18,12 @@ BEGIN
   job_id := weir.new_id(); job_kind := v_job ->> 'kind'; job_queue := v_job ->> 'queue';
   v_job := v_job || jsonb_build_object('id', job_id, 'metadata', (coalesce((v_job ->> 'metadata')::jsonb, '{}')
     || jsonb_build_object('weir_schedule', p_name, 'weir_tick', coalesce(to_char(p_tick AT TIME ZONE 'UTC', v_form), 'by hand')))::text);
-  SELECT e.inserted, e.least_ready_us FROM weir.enqueue_json_v1(jsonb_build_array(v_job)::text) AS e INTO v_inserted, v_least;
+  IF v_job ? 'unique_key' THEN
+    SELECT e.inserted, e.least_ready_us, coalesce((e.said::json->0->>'winner')::uuid, job_id)
+    FROM weir.enqueue_unique_v1(jsonb_build_array(v_job)::text, 200) AS e INTO v_inserted, v_least, job_id;
+  ELSE
+    SELECT e.inserted, e.least_ready_us FROM weir.enqueue_json_v1(jsonb_build_array(v_job)::text) AS e INTO v_inserted, v_least;
+  END IF;
   duplicate := v_inserted = 0;
   is_delayed := v_job ? 'delay_ms';
   due := coalesce(to_timestamp(v_least / 1000000.0), clock_timestamp());

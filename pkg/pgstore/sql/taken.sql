@@ -7,7 +7,7 @@ BEGIN
   RETURN QUERY
   SELECT 1::smallint, l.id, l.kind, l.queue, l.priority, l.attempt, l.max_attempts, l.crashes, l.fence, l.ready_at, l.claimed_at,
     l.expires_at, j.id IS NULL, j.payload, j.enqueued_at, j.scheduled_at, j.timeout_ms, j.backoff::text, j.tags, j.metadata,
-    j.trace::text, j.parent_id, l.keys, l.key_limits, l.rates, NULL::text, NULL::uuid, NULL::uuid[], NULL::boolean, NULL::timestamptz
+    j.trace::text, j.parent_id, l.keys, l.key_limits, l.rates, l.mode, NULL::text, NULL::uuid, NULL::uuid[], NULL::boolean, NULL::timestamptz
   FROM unnest(p_ids) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
     LEFT JOIN weir.jobs AS j ON j.id = ANY (ARRAY[l.id]);
 END
