@@ -58,7 +58,6 @@ type racer struct {
 	ledger  *ledger
 	rough   bool // it also retries, releases, cancels, and lets jobs go with a wait
 	pauses  time.Duration
-	starts  [pgstore.Ranges]pgstore.Position
 }
 
 func (r *racer) pause() {
