@@ -47,7 +47,7 @@ func benchCommand(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.all, "all", false, "run all cases (about a quarter of an hour)")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the cases and end")
 	cmd.Flags().BoolVar(&f.pooler, "pgbouncer", false, "put a PgBouncer in transaction mode between")
-	cmd.Flags().Float64Var(&f.scale, "scale", 1, "size of the depth and keys cases; 1: as promised")
+	cmd.Flags().Float64Var(&f.scale, "scale", 1, "size of the large cases; 1: as promised")
 	return cmd
 }
 

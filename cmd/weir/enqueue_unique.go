@@ -21,7 +21,7 @@ func (f *uniqueFlags) on(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.byArgs, "unique-args", false, "the only job of its kind with this payload")
 	flags.Var(&f.window, "unique-for", "… at least for so long, whatever becomes of it")
 	flags.StringVar(&f.while, "unique-while", "live", "what counts: live or waiting")
-	flags.StringVar(&f.conflict, "on-conflict", "keep", "if there is one: keep it, replace it or fail")
+	flags.StringVar(&f.conflict, "on-conflict", "keep", "keep it, replace it or fail")
 	flags.BoolVar(&f.same, "same-args", false, "fail if the one there has another payload")
 }
 
