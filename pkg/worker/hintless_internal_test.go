@@ -24,7 +24,7 @@ func hinted(t *testing.T, addr string) *client.Client {
 	t.Cleanup(pool.Close)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := client.New(pool, client.Config{Redis: rdb})
+	c, err := client.New(pool, client.Config{RedisTimeout: 2 * time.Second, Redis: rdb})
 	if err != nil {
 		t.Fatal(err)
 	}
