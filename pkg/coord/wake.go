@@ -35,6 +35,10 @@ type Hint struct {
 	// Early says that the jobs' transaction may not have committed yet: who finds nothing looks again a few times.
 	Early bool
 
+	// Again says that the jobs were announced before and nobody has taken them: a worker that was told and has not
+	// answered since is no longer relied on (`silent`). It is not part of the message.
+	Again bool
+
 	// Stays, on a received hint, says that this worker still stands in the queue's idle set, with fewer slots than it has
 	// free: it need not register before its claim, and corrects its score after it (`score`).
 	Stays bool
@@ -152,12 +156,15 @@ func (b *Bus) wakePart(ctx context.Context, what, worker string, leave []string,
 	return int(short.Load()), err
 }
 
-// rank picks the idle worker: -1 the fullest, otherwise one by lot.
+// rank picks the idle worker: -1 the fullest, -2 so too, for jobs that were announced before, otherwise one by lot.
 func rank(h Hint) int {
-	if h.Hops == 0 {
-		return -1
+	switch {
+	case h.Hops > 0:
+		return rand.IntN(1 << 30)
+	case h.Again:
+		return -2
 	}
-	return rand.IntN(1 << 30)
+	return -1
 }
 
 // merge makes hints of one queue and kind one and puts hints of one queue next to each other, as wake.lua wants them.
@@ -179,6 +186,7 @@ func merge(hints []Hint) []Hint {
 		o.Hops = max(o.Hops, h.Hops)
 		o.ReadyAt = earlier(o.ReadyAt, h.ReadyAt)
 		o.Early = o.Early || h.Early
+		o.Again = o.Again || h.Again
 	}
 	slices.SortStableFunc(out, func(a, b Hint) int { return cmp.Compare(a.Queue, b.Queue) })
 	return out

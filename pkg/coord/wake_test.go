@@ -120,6 +120,37 @@ func TestLeavingWakesAnotherInTheSameScript(t *testing.T) {
 	})
 }
 
+// Guard `silent`: a worker that stands still with many free slots swallows a hint for as long as it stands in the idle set.
+// Jobs announced again wake the next one too.
+func TestJobsAnnouncedAgainDoNotRelyOnAWorkerThatHasNotAnswered(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, rdb *redis.Client) {
+		ns := newNamespace()
+		b := coord.New(rdb, patient(ns))
+		all := listenToAll(t, rdb, ns)
+		again := coord.Hint{Queue: "q", Again: true}
+		must(t, b.Register(t.Context(), "frozen", coord.Idle{Queue: "q", Free: 1000}))
+		must(t, b.Register(t.Context(), "other", coord.Idle{Queue: "q", Free: 10}))
+		must(t, b.Wake(t.Context(), coord.Hint{Queue: "q"}))
+		if got := names(all.take(t)); got != "frozen" {
+			t.Fatalf("woken: got %q, want the fullest", got)
+		}
+		must(t, b.Wake(t.Context(), again))
+		if got := names(all.take(t)); got != "frozen other" {
+			t.Errorf("woken for a job announced again: got %q, want the silent worker and the next", got)
+		}
+		must(t, b.Wake(t.Context(), again))
+		if got := names(all.take(t)); got != "" {
+			t.Errorf("woken once more: got %q, want nobody: both have left the set", got)
+		}
+		must(t, b.Register(t.Context(), "frozen", coord.Idle{Queue: "q", Free: 1000}))
+		must(t, b.Wake(t.Context(), again))
+		if got := names(all.take(t)); got != "frozen" {
+			t.Errorf("woken: got %q, want the worker that has answered, alone", got)
+		}
+	})
+}
+
 // A worker that is woken for less than it has free needs no round trip before its claim; one that is woken for all of it is out
 // of the set, and both are told.
 func TestAWorkerWithSlotsLeftStaysInTheIdleSet(t *testing.T) {

@@ -209,7 +209,7 @@ func TestAReaderThatStaysStopsNeitherEnqueuesNorRotationForLong(t *testing.T) {
 	wg.Wait()
 	t.Logf("longest: enqueue %v, claim and finish %v, statement of the rotation %v", enqueue, claim, statement)
 	// 50 ms, and a machine that runs other packages' tests: who waited for the reader would wait until the end of the test. The
-	// bound itself is held in test/faults, alone on its server.
+	// bound itself is held in test/chaos, alone on its server.
 	if limit := 500 * time.Millisecond; enqueue > limit || claim > 2*limit || statement > limit {
 		t.Errorf("longest: enqueue %v, claim and finish %v, statement of the rotation %v", enqueue, claim, statement)
 	}

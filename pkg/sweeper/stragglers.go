@@ -32,7 +32,7 @@ func (s *Sweeper) stragglersOnce(ctx context.Context) (n int, err error) {
 	hints := map[string]coord.Hint{}
 	for _, q := range s.insist.pick(queues, time.Now()) {
 		// The least ready_at lowers the scan position of those who are woken.
-		hints[q.Queue] = coord.Hint{Queue: q.Queue, Count: min(q.Due, wakeLimit), ReadyAt: q.Least}
+		hints[q.Queue] = coord.Hint{Queue: q.Queue, Count: min(q.Due, wakeLimit), ReadyAt: q.Least, Again: true}
 		n += q.Due
 	}
 	s.announce(ctx, hints)

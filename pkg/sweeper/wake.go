@@ -48,7 +48,7 @@ func (s *Sweeper) wakeOnce(ctx context.Context) (n int, err error) {
 	var alarms []alarm
 	for _, q := range queues {
 		if q.Due > 0 {
-			hints[q.Queue] = coord.Hint{Queue: q.Queue, Count: min(q.Due, wakeLimit), ReadyAt: q.Least}
+			hints[q.Queue] = coord.Hint{Queue: q.Queue, Count: min(q.Due, wakeLimit), ReadyAt: q.Least, Again: true}
 			n += q.Due
 		}
 		alarms = append(alarms, alarmsOf(q, now)...)

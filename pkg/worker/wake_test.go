@@ -107,8 +107,7 @@ func TestATransactionThatCommitsLaterThanItsHintIsFound(t *testing.T) {
 func TestHintsThatComeWithoutEndDoNotPutTheLookingOff(t *testing.T) {
 	t.Parallel()
 	r := setup(t, "none")
-	s := make(starts, 1000)
-	r.settled(r.start(s.handle, longPoll))
+	r.settled(r.start(func(context.Context, *worker.Job[task]) error { return nil }, longPoll))
 	tx, err := r.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

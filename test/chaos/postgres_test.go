@@ -1,6 +1,6 @@
 //go:build unix
 
-package faults_test
+package chaos_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func outage() time.Duration { return pick(7*time.Second, 45*time.Second) }
 
 // Handlers that run while Postgres is away go on, are not called dead, and finish once: those that end during the outage,
 // and those that end after it. The sweeper reaches the database half a lease before the worker does, which then has been
-// silent for far longer than its lease. Short: away for 7 s with a lease of 3 s instead of 45 s and 15 s.
+// silent for far longer than its lease. Short: away for 7 s with a lease of 4 s instead of 45 s and 15 s.
 func TestRunningHandlersSurviveADeadPostgres(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]struct{ down, up func(r *rig) error }{
@@ -118,7 +118,7 @@ func (a account) rate(from, to time.Time) float64 {
 	return float64(n) / to.Sub(from).Seconds()
 }
 
-// Short: four seconds of load before and after instead of twenty.
+// Short: four seconds of load before and after instead of twenty, and half of the rate instead of 0.8.
 func TestAKilledPostgresLosesNothingThatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, privatePostgres())
@@ -146,13 +146,13 @@ func TestAKilledPostgresLosesNothingThatWasAcknowledged(t *testing.T) {
 	ledgers := readLedgers(t, r.dir)
 	before, after := ledgers.of(ended).rate(began.Add(time.Second), killed), ledgers.of(ended).rate(back.Add(time.Second), end)
 	t.Logf("%.0f jobs/s before, %.0f after; %d acknowledged, %d refused", before, after, len(ledgers.of(acked)), len(ledgers.of(refused)))
-	if after < 0.8*before {
+	if after < pick(0.5, 0.8)*before {
 		t.Errorf("the rate was %.0f/s and is %.0f/s", before, after)
 	}
 }
 
 // B28: results that cannot be written wait, their claims stay renewed, and each is written once. Short: a stall of 5 s
-// with a lease of 3 s instead of 8 s (and 45 s, with a lease of 15 s).
+// with a lease of 4 s instead of 8 s (and 45 s, with a lease of 15 s).
 func TestResultsWaitOutAStallOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	for name, stall := range map[string]func(r *rig){
@@ -271,7 +271,7 @@ func (r *rig) readOnly(on bool) {
 
 // B79: the server has no connection to give: to a worker that starts, and to one that has just lost all of its own. For
 // less than a lease: the sweeper keeps its connections, and whoever cannot reach a database that works is dead by its
-// account. Short: 1.5 s with a lease of 3 s instead of 10 s and 15 s.
+// account. Short: 1.5 s with a lease of 4 s instead of 10 s and 15 s.
 func TestAFullServerOnlyDelays(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, privatePostgres("max_connections", "40", "superuser_reserved_connections", "3"))

@@ -1,6 +1,6 @@
 //go:build unix
 
-package faults_test
+package chaos_test
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (t *trial) dice(part string) *rand.Rand {
 // newTrial makes a deployment with a Redis of its own, and a Postgres of its own if that is among the options.
 func newTrial(t *testing.T, seed uint64, options ...func(*rig)) *trial {
 	t.Helper()
-	t.Logf("seed %d: go test ./test/faults -run '^%s$' -seed %d", seed, strings.Split(t.Name(), "/")[0], seed)
+	t.Logf("seed %d: go test ./test/chaos -run '^%s$' -seed %d", seed, strings.Split(t.Name(), "/")[0], seed)
 	tr := &trial{
 		rig: newRig(t, append(options, privateRedis())...), seed: seed,
 		locks: map[string]int{}, exits: map[string]time.Time{}, span: pick(5*time.Second, 15*time.Second), jobs: mixed,

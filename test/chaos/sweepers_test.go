@@ -1,6 +1,6 @@
 //go:build unix
 
-package faults_test
+package chaos_test
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 
 // Any number of sweepers recover each job once; one that stands still, or dies, stops none of the others. In one round
 // after the other a worker with 20 jobs is killed: with two sweepers, with three of which one is frozen, and after one
-// was killed. Short: a lease of 3 s.
+// was killed. Short: a lease of 4 s.
 func TestSeveralSweepersRecoverEachJobOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, privatePostgres("fsync", "off"))

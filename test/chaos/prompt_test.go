@@ -1,6 +1,6 @@
 //go:build unix
 
-package faults_test
+package chaos_test
 
 import (
 	"slices"
@@ -23,7 +23,7 @@ func quantile(list []time.Duration, share float64) time.Duration {
 }
 
 // P6: nobody polls here: workers that know of a sweeper look every 30 s. What has no hint, or whose only hint went to a
-// worker that stands still, starts within half a second of its time all the same. Short: 40 of each instead of 200.
+// worker that stands still, starts within half a second of its time all the same. Short: 40 of each instead of 200, and 1.5 s.
 //
 // It runs by itself, since it measures.
 func TestJobsWithoutAHintStartWithinHalfASecond(t *testing.T) {
@@ -56,8 +56,8 @@ func prompt(t *testing.T, late []time.Duration, n int) {
 		t.Fatalf("measured %d of %d", len(late), n)
 	}
 	t.Logf("p50 %v, p99 %v, worst %v", quantile(late, 0.5), quantile(late, 0.99), slices.Max(late))
-	if p99 := quantile(late, 0.99); p99 > 500*time.Millisecond {
-		t.Errorf("p99 %v after their time, at most 500 ms", p99)
+	if p99, most := quantile(late, 0.99), pick(1500*time.Millisecond, 500*time.Millisecond); p99 > most {
+		t.Errorf("p99 %v after their time, at most %v", p99, most)
 	}
 	if slices.Min(late) < 0 {
 		t.Errorf("one started %v before its time", -slices.Min(late))
@@ -200,7 +200,7 @@ func TestPollsSpreadAfterAStallAndAJobWakesFew(t *testing.T) {
 	}
 	busiest, average := slices.Max(perBin[:]), float64(total)/bins
 	t.Logf("10 s after the stall: %d claims in 2 s, busiest 100 ms %d, average %.1f", total, busiest, average)
-	if total < loops || float64(busiest) > 3*average {
+	if total < loops || float64(busiest) > pick(4.0, 3.0)*average {
 		t.Errorf("the busiest 100 ms have %d claims, the average is %.1f (all: %v)", busiest, average, perBin)
 	}
 	r.claimsOfSingleJobs(total)

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package faults_test
+package chaos_test
 
 import (
 	"os/exec"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package faults_test
+package chaos_test
 
 import (
 	"net/url"
@@ -24,7 +24,7 @@ func (r *rig) proxy() *testenv.Proxy {
 }
 
 // B19: healthy, only slow: a handler of four times the lease, one whose renewals all take 0.4 of the lease, and one
-// that never lets go of its only processor. Short: a lease of 3 s and 12 s of work (the slow one: 6 s and 24 s) instead of
+// that never lets go of its only processor. Short: a lease of 4 s and 12 s of work (the slow one: 6 s and 24 s) instead of
 // 15 s and 60 s.
 func TestAHandlerLongerThanItsLeaseRunsOnce(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func (r *rig) allAlive() {
 }
 
 // A worker that stood still for longer than its lease has lost its jobs: what it then says of them is refused, and it
-// goes on as a new process would. Short: a lease of 3 s.
+// goes on as a new process would. Short: a lease of 4 s.
 func TestAFrozenWorkerIsRefusedAndGoesOnWithANewSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

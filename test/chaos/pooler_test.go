@@ -1,6 +1,6 @@
 //go:build unix
 
-package faults_test
+package chaos_test
 
 import (
 	"bytes"

@@ -1,8 +1,8 @@
-// Package faults tries to break Weir's promises with whole processes and real faults: its tests start workers, sweepers
+// Package chaos tries to break Weir's promises with whole processes and real faults: its tests start workers, sweepers
 // and producers as processes of their own, on private servers, and kill, stop, starve and cut off what they can.
 //
-//	go test ./test/faults           the short forms: a lease of 3 s, about two minutes
-//	go test ./test/faults -long     the literal numbers of the promises: a lease of 15 s, up to ten minutes a test
+//	go test ./test/chaos           the short forms: a lease of 4 s, bounds with 4 s to spare, some minutes
+//	go test ./test/chaos -long     the literal numbers of the promises: a lease of 15 s, up to ten minutes a test
 //
 // (or WEIR_TEST_LONG=1.) A short form shortens the waiting, never the property.
 //
@@ -25,7 +25,7 @@
 // its lease, whichever is first; what a process that stood still does after that is refused by its fence. P4 is that no key
 // ever has more runs at once than its limit. A trial lets jobs come while faults happen that its seed has chosen:
 //
-//	go test ./test/faults -run NoKeyHas                        a trial for each group of faults, with new seeds
-//	go test ./test/faults -run NoKeyHas -seed 4711             again what a failed one has printed
-//	go test ./test/faults -run NoKeyHas -long -timeout 3h -parallel 3    each fault alone and all at once, 20 seeds
-package faults
+//	go test ./test/chaos -run NoKeyHas                        a trial for each group of faults, with new seeds
+//	go test ./test/chaos -run NoKeyHas -seed 4711             again what a failed one has printed
+//	go test ./test/chaos -run NoKeyHas -long -timeout 3h -parallel 3    each fault alone and all at once, 20 seeds
+package chaos

@@ -1,6 +1,6 @@
 //go:build unix
 
-package faults_test
+package chaos_test
 
 import (
 	"flag"
@@ -13,8 +13,9 @@ import (
 
 var long = flag.Bool("long", os.Getenv("WEIR_TEST_LONG") == "1", "run the faults at full length: the promises' own numbers")
 
-// atOnce is how many tests run at the same time, unless -parallel says otherwise. Most of their time is waiting.
-const atOnce = "10"
+// atOnce is how many tests run at the same time, unless -parallel says otherwise. Most of their time is waiting, but each
+// has servers and processes of its own, and many of them bound how long something takes.
+const atOnce = "4"
 
 // TestMain is also the main function of the processes under test: see child_test.go.
 func TestMain(m *testing.M) {
@@ -44,4 +45,8 @@ func pick[T any](short, full T) T {
 const sweepEvery = time.Second
 
 // lease is that of all processes, unless a test says otherwise.
-func lease() time.Duration { return pick(3*time.Second, 15*time.Second) }
+func lease() time.Duration { return pick(4*time.Second, 15*time.Second) }
+
+// crowd is what a bound has on top in the short form, whose tests run side by side on whatever machine there is. The
+// promises' own numbers are those of -long.
+func crowd() time.Duration { return pick(4*time.Second, 0) }
