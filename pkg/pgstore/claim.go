@@ -18,9 +18,6 @@ import (
 // priority p has the ranges p-1 and job.MaxPriority+p-1.
 const Ranges = 2 * job.MaxPriority
 
-// Priorities is the old name of Ranges.
-const Priorities = Ranges
-
 // MaxClaimBytes is the most payload that one claim returns.
 const MaxClaimBytes = 16 << 20
 

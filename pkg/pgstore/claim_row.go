@@ -3,6 +3,8 @@ package pgstore
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -60,26 +62,58 @@ func (r *claimRow) job() job.Row {
 	return row
 }
 
-// candidate reads a row that was not claimed: what admit needs to know stands in the place of the payload.
+// candidate reads a row that was not claimed: what admit needs to know stands in columns that such a row has no use for.
 func (r *claimRow) candidate() (Candidate, error) {
 	c := Candidate{
 		ID: r.id.Bytes, Fence: int(r.fence.Int32), Queue: r.queue.String, Kind: r.kind.String, Priority: int(r.priority.Int16),
 		ReadyAt: r.ready.Time, Attempt: int(r.attempt.Int32), Crashes: int(r.crashes.Int16), Mode: job.Mode(r.mode.Int16),
+		LineAt: r.enqueued.Time, Reserved: r.contended.Bool,
+	}
+	if len(r.tags) > 0 {
+		c.Keys = make([]string, len(r.tags))
+		for i, key := range r.tags {
+			c.Keys[i] = deref(key)
+		}
+		limits, err := limitsOf(r.backoff, len(r.tags))
+		if err != nil {
+			return Candidate{}, err
+		}
+		c.Limits = limits
+	}
+	if r.payload == nil {
+		return c, nil
 	}
 	var more struct {
-		LineAt   *time.Time `json:"line_at"`
-		Keys     []string   `json:"keys"`
-		Limits   []int32    `json:"limits"`
-		Rates    []string   `json:"rates"`
-		Hold     *time.Time `json:"hold"`
-		Reserved bool       `json:"reserved"`
+		Rates []string   `json:"rates"`
+		Hold  *time.Time `json:"hold"`
 	}
 	if err := json.Unmarshal(r.payload, &more); err != nil {
 		return Candidate{}, fmt.Errorf("read candidate: %w", err)
 	}
-	c.LineAt, c.Hold, c.Reserved = deref(more.LineAt), deref(more.Hold), more.Reserved
-	c.Keys, c.Limits, c.Rates = more.Keys, more.Limits, ratesOf(more.Rates)
+	c.Hold, c.Rates = deref(more.Hold), ratesOf(more.Rates)
 	return c, nil
+}
+
+// limitsOf reads an array of integers as Postgres writes it; NULL, and what a row edited by hand lacks, is 1.
+func limitsOf(text pgtype.Text, n int) ([]int32, error) {
+	limits := make([]int32, n)
+	for i := range limits {
+		limits[i] = 1
+	}
+	if !text.Valid {
+		return limits, nil
+	}
+	for i, field := range strings.Split(strings.Trim(text.String, "{}"), ",") {
+		if i == n || field == "NULL" || field == "" {
+			continue
+		}
+		v, err := strconv.ParseInt(field, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("read candidate: limits %q: %w", text.String, err)
+		}
+		limits[i] = int32(v)
+	}
+	return limits, nil
 }
 
 // log adds what the log says.

@@ -38,7 +38,7 @@ var keyedMutations = []struct {
 	{"ownRowLimit", []cut{{"lock_keys_v1", "WHEN p.owned THEN p.rows <= p.most", "WHEN p.owned THEN true"}}, reservationPassesLimit},
 	{"limitCount", []cut{{"lock_keys_v1", "FROM weir.locks AS x WHERE x.key = w.key) AS k", "FROM weir.locks AS x WHERE x.key = w.key AND x.slot < 1) AS k"}}, higherSlotIsForgotten},
 	{"limitCount of the hand-over", []cut{{"finish_keyed_v1", "k.rows - k.freed + v_kept + 1 >", "v_kept + 1 >"}}, handoverPassesLimit},
-	{"pgReserve", []cut{{"pass_v1", "weir.lock_keys_v1(a.id, a.line, a.fence, a.key, a.own, a.n, a.alone, a.refused, a.run, true, p_reserve_ms) AS k\n      WHERE k.got", "unnest(a.id) AS k (job_id)"}}, reservedIsOvertaken},
+	{"pgReserve", []cut{{"pass_v1", "weir.lock_keys_v1(a.id, a.line, a.fence, a.key, a.own, a.n, a.alone, a.refused, a.run, true, p_reserve_ms, false) AS k\n      WHERE k.got", "unnest(a.id) AS k (job_id)"}}, reservedIsOvertaken},
 	{"lockIfFree", []cut{{"pass_v1", "ARRAY(SELECT weir.heads_v1(p_key, 20))", "ARRAY(SELECT l.id FROM weir.live AS l WHERE l.state = 2 AND l.keys[1] = p_key ORDER BY l.line_at LIMIT 1)"}}, passLocksInVain},
 	{"passWaits", []cut{{"pass_v1", "ORDER BY l.id FOR UPDATE", "ORDER BY l.id FOR UPDATE SKIP LOCKED"}}, passDoesNotWait},
 	{"passLoop", []cut{{"pass_v1", "cardinality(v_had) < cardinality(v_heads) OR cardinality(v_heads) = 20", "false"}}, passStopsEarly},

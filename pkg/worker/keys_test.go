@@ -328,7 +328,7 @@ func TestADrainEndsJobsThatShareAKey(t *testing.T) {
 
 func TestABetterPriorityComesBeforeAChain(t *testing.T) {
 	inModes(t, func(t *testing.T, r *rig) {
-		l, g := newLedger(), newGate()
+		l, g, before := newLedger(), newGate(), make(chan int, 1)
 		const waiters = 60
 		specs := make([]job.Spec, waiters)
 		for n := range specs {
@@ -338,17 +338,21 @@ func TestABetterPriorityComesBeforeAChain(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.start(func(ctx context.Context, j *worker.Job[task]) error {
-			l.enter(&j.Row, j.Args.N)
-			if j.Args.N == 10 {
+			switch j.Args.N {
+			case 10:
+				l.enter(&j.Row, j.Args.N)
 				return g.handle(ctx, j)
+			case 1000:
+				before <- len(l.order("chain"))
+			default:
+				l.enter(&j.Row, j.Args.N)
 			}
 			return nil
 		}, func(c *worker.Config) { c.Queues[0].Slots = 1 })
 		receive(t, g.started, "start")
 		r.add(task{N: 1000}, job.Options{Priority: 1, Keys: []job.Key{job.Mutex("other")}})
 		close(g.free)
-		r.await("it started", func() bool { return len(l.order("other")) == 1 })
-		if n := len(l.order("chain")); n > 11 {
+		if n := receive(t, before, "start"); n > 11 {
 			t.Errorf("%d of the chain started before it, where 11 had", n)
 		}
 		r.rests()

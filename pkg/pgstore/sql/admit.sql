@@ -23,7 +23,7 @@ AS $$
 DECLARE
   g record; r weir.keyed_v1; x record;
   v_ids uuid[]; v_bare uuid[]; v_owners uuid[]; v_queues text[]; v_mode smallint; v_lost uuid[] := '{}'; v_left uuid[] := '{}'; v_full uuid[] := '{}';
-  v_late uuid[] := '{}'; v_more uuid[]; v_one uuid; v_had int; v_room int;
+  v_late uuid[] := '{}'; v_more uuid[]; v_one uuid; v_had int; v_room int; v_plain boolean;
   -- An element for each job and lock, in step.
   w_id uuid[]; w_line timestamptz[]; w_fence int[]; w_key text[]; w_own int[]; w_n bigint[]; w_alone boolean[]; w_queue text[]; w_refused boolean[];
   v_run uuid[]; v_blocked uuid[]; v_on text[]; v_freed text[] := '{}';
@@ -77,55 +77,64 @@ BEGIN
     END LOOP;
     v_ids := ARRAY(SELECT i FROM unnest(v_ids) AS i WHERE i <> ALL (v_full));
   END IF;
-  v_owners := ARRAY(SELECT k.job_id FROM unnest(v_ids) AS i (id) JOIN weir.locks AS k ON k.job_id = ANY (ARRAY[i.id])); -- they have their place
-  -- lineCheck: an older due job of a lock that this process could take too and that is not in its hands: another dispatcher
-  -- has read it, or it lies before the cursor, released a moment ago. It comes first, and the newer ones of its lock are left.
-  -- Where it can be had it is taken in the place of one of them: else a process with one slot would read the newer one for ever.
-  FOR x IN
-    SELECT k.key, o.id, o.line_at, o.queue
-    FROM (
-      SELECT w.key, count(*) AS n, max(w.line_at) AS last
-      FROM unnest(w_id, w_line, w_key) AS w (id, line_at, key) WHERE w.key IS NOT NULL AND w.id = ANY (v_ids) AND w.id <> ALL (v_owners)
-      GROUP BY w.key) AS k
-    CROSS JOIN LATERAL (
-      SELECT y.id, y.line_at, y.queue FROM (
-        SELECT l.id, l.line_at, l.queue FROM weir.live AS l
-        WHERE l.state = 0 AND l.keys IS NOT NULL AND l.keys[1] = k.key AND l.line_at <= k.last AND l.ready_at <= statement_timestamp()
-          AND l.queue = ANY (v_queues) AND l.kind = ANY (g.kinds) AND l.crashes < 2 AND l.mode <= v_mode AND l.id <> ALL (v_full) AND l.id <> ALL (v_owners)
-          AND (l.expires_at IS NULL OR l.expires_at > statement_timestamp())
-        ORDER BY l.line_at, l.id LIMIT k.n + 1) AS y
-      WHERE y.id <> ALL (v_ids)
-      ORDER BY y.line_at, y.id LIMIT 1) AS o
-    ORDER BY o.line_at, o.id
-  LOOP
-    v_more := ARRAY(
-      SELECT l.id FROM unnest(v_ids) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
-      WHERE x.key = ANY (l.keys) AND (l.line_at, l.id) > (x.line_at, x.id) AND l.id <> ALL (v_owners));
-    CONTINUE WHEN v_more = '{}' OR x.id = ANY (v_ids);
-    v_one := NULL;
-    IF EXISTS (SELECT FROM unnest(v_more) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id]) WHERE l.queue = x.queue AND l.id <> ALL (v_left)) THEN
-      SELECT l.id FROM weir.live AS l
-      WHERE l.id = x.id AND l.state + 0 = 0 AND l.ready_at <= statement_timestamp()
-        AND l.rates IS NULL -- nobody has asked for it; its turn comes when it is read
-      FOR UPDATE SKIP LOCKED INTO v_one;
-    END IF;
-    IF v_one IS NULL THEN
-      v_lost := v_lost || x.id;
-    ELSE
-      v_ids := v_ids || v_one;
-    END IF;
-    v_left := v_left || v_more;
-  END LOOP;
-  -- lostKeeps: what could not be had, and what is left, keeps the newer ones of its locks back, through all their locks.
-  WHILE cardinality(v_lost) + cardinality(v_left) > 0 LOOP
-    v_more := ARRAY(
-      SELECT l.id FROM unnest(v_ids) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
-      WHERE l.id <> ALL (v_left) AND l.id <> ALL (v_owners)
-        AND EXISTS (SELECT FROM unnest(v_lost || v_left) AS o (id) JOIN weir.live AS d ON d.id = ANY (ARRAY[o.id])
-          WHERE d.keys && l.keys AND (d.line_at, d.id) < (l.line_at, l.id)));
-    EXIT WHEN v_more = '{}';
-    v_left := v_left || v_more;
-  END LOOP;
+  -- Mostly each job has one lock, free, and is the only one that has it: nobody is before it, and nothing has to be counted.
+  v_plain := v_had = cardinality(p_ids) AND v_had = cardinality(v_ids) AND v_bare IS NULL AND cardinality(w_id) = v_had
+    AND NOT g.entries AND true = ALL (w_alone) AND NOT EXISTS (SELECT FROM weir.waits) AND NOT EXISTS (
+      SELECT FROM unnest(w_key, w_refused) AS w (key, refused)
+      WHERE w.refused OR (SELECT k.slot FROM weir.locks AS k WHERE k.key = w.key LIMIT 1) IS NOT NULL -- scalars: they cannot become joins
+        OR (SELECT b.state FROM weir.live AS b WHERE b.state = 2 AND b.keys[1] = w.key LIMIT 1) IS NOT NULL
+        OR (SELECT b.state FROM weir.live AS b WHERE b.state = 0 AND b.keys IS NOT NULL AND b.keys[1] = w.key OFFSET 1 LIMIT 1) IS NOT NULL);
+  IF NOT v_plain THEN
+    v_owners := ARRAY(SELECT k.job_id FROM unnest(v_ids) AS i (id) JOIN weir.locks AS k ON k.job_id = ANY (ARRAY[i.id])); -- they have their place
+    -- lineCheck: an older due job of a lock that this process could take too and that is not in its hands: another dispatcher
+    -- has read it, or it lies before the cursor, released a moment ago. It comes first, and the newer ones of its lock are left.
+    -- Where it can be had it is taken in the place of one of them: else a process with one slot would read the newer one for ever.
+    FOR x IN
+      SELECT k.key, o.id, o.line_at, o.queue
+      FROM (
+        SELECT w.key, count(*) AS n, max(w.line_at) AS last
+        FROM unnest(w_id, w_line, w_key) AS w (id, line_at, key) WHERE w.key IS NOT NULL AND w.id = ANY (v_ids) AND w.id <> ALL (v_owners)
+        GROUP BY w.key) AS k
+      CROSS JOIN LATERAL (
+        SELECT y.id, y.line_at, y.queue FROM (
+          SELECT l.id, l.line_at, l.queue FROM weir.live AS l
+          WHERE l.state = 0 AND l.keys IS NOT NULL AND l.keys[1] = k.key AND l.line_at <= k.last AND l.ready_at <= statement_timestamp()
+            AND l.queue = ANY (v_queues) AND l.kind = ANY (g.kinds) AND l.crashes < 2 AND l.mode <= v_mode AND l.id <> ALL (v_full) AND l.id <> ALL (v_owners)
+            AND (l.expires_at IS NULL OR l.expires_at > statement_timestamp())
+          ORDER BY l.line_at, l.id LIMIT k.n + 1) AS y
+        WHERE y.id <> ALL (v_ids)
+        ORDER BY y.line_at, y.id LIMIT 1) AS o
+      ORDER BY o.line_at, o.id
+    LOOP
+      v_more := ARRAY(
+        SELECT l.id FROM unnest(v_ids) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
+        WHERE x.key = ANY (l.keys) AND (l.line_at, l.id) > (x.line_at, x.id) AND l.id <> ALL (v_owners));
+      CONTINUE WHEN v_more = '{}' OR x.id = ANY (v_ids);
+      v_one := NULL;
+      IF EXISTS (SELECT FROM unnest(v_more) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id]) WHERE l.queue = x.queue AND l.id <> ALL (v_left)) THEN
+        SELECT l.id FROM weir.live AS l
+        WHERE l.id = x.id AND l.state + 0 = 0 AND l.ready_at <= statement_timestamp()
+          AND l.rates IS NULL -- nobody has asked for it; its turn comes when it is read
+        FOR UPDATE SKIP LOCKED INTO v_one;
+      END IF;
+      IF v_one IS NULL THEN
+        v_lost := v_lost || x.id;
+      ELSE
+        v_ids := v_ids || v_one;
+      END IF;
+      v_left := v_left || v_more;
+    END LOOP;
+    -- lostKeeps: what could not be had, and what is left, keeps the newer ones of its locks back, through all their locks.
+    WHILE cardinality(v_lost) + cardinality(v_left) > 0 LOOP
+      v_more := ARRAY(
+        SELECT l.id FROM unnest(v_ids) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
+        WHERE l.id <> ALL (v_left) AND l.id <> ALL (v_owners)
+          AND EXISTS (SELECT FROM unnest(v_lost || v_left) AS o (id) JOIN weir.live AS d ON d.id = ANY (ARRAY[o.id])
+            WHERE d.keys && l.keys AND (d.line_at, d.id) < (l.line_at, l.id)));
+      EXIT WHEN v_more = '{}';
+      v_left := v_left || v_more;
+    END LOOP;
+  END IF;
   IF v_left <> '{}' OR cardinality(v_ids) <> v_had OR v_bare IS NOT NULL THEN
     v_ids := ARRAY(SELECT i FROM unnest(v_ids) AS i WHERE i <> ALL (v_left));
     SELECT array_agg(l.id), array_agg(l.line_at), array_agg(l.fence), array_agg(u.key), array_agg(coalesce(u.own, 1)), array_agg(u.n),
@@ -138,7 +147,7 @@ BEGIN
   IF w_id IS NOT NULL THEN
     WITH decided AS (
       SELECT k.job_id, k.got, k.busy, k.gave_up
-      FROM weir.lock_keys_v1(w_id, w_line, w_fence, w_key, w_own, w_n, w_alone, w_refused, array_fill(1, ARRAY[cardinality(w_id)]), false, p_reserve_ms) AS k
+      FROM weir.lock_keys_v1(w_id, w_line, w_fence, w_key, w_own, w_n, w_alone, w_refused, array_fill(1, ARRAY[cardinality(w_id)]), false, p_reserve_ms, v_plain) AS k
     )
     SELECT array_agg(d.job_id) FILTER (WHERE d.got), array_agg(d.job_id) FILTER (WHERE NOT d.got), array_agg(d.busy) FILTER (WHERE NOT d.got),
       v_freed || ARRAY(SELECT unnest(e.gave_up) FROM decided AS e WHERE e.gave_up IS NOT NULL)

@@ -14,7 +14,9 @@
 -- $14 the most isolated mode that is accepted in each queue, in step with $2: a job that asks for more waits for another worker.
 -- Locks the rows of queues with a limit for the whole fleet and the rows taken, SKIP LOCKED. Indexes live_ready and live_keyed,
 -- one range a queue and priority.
--- Returns the jobs in no order; candidates, with missing NULL and what admit needs to know in the place of the payload; then
+-- Returns the jobs in no order; candidates, with missing NULL and what admit needs to know in columns that they have no use for:
+-- line_at in enqueued_at, keys in tags, the limits that count now in backoff (NULL: 1 each), whether it owns a lock row in
+-- contended, and if it has rates those and until when one is closed in the payload; then
 -- one row with id NULL: db_now, next_at (the next future ready_at, only if nothing was cut; or when a queue's rate has room
 -- again), scans (0 not made, 1 complete, 2 cut, in step with $5), limited (a queue's limit cut its scans), and for a poll snap,
 -- xid and held.
@@ -282,14 +284,18 @@ BEGIN
   IF v_cands <> '{}' THEN
     RETURN QUERY
     SELECT c.id, c.kind, c.queue, c.priority, c.attempt, c.max_attempts, c.crashes, c.fence, c.ready_at, NULL::timestamptz,
-      c.expires_at, NULL::boolean, json_build_object('line_at', c.line_at, 'keys', c.keys,
-        'limits', ARRAY(SELECT CASE WHEN EXISTS (SELECT FROM weir.limits) THEN weir.limit_of(u.key, coalesce(u.own, 1)) ELSE coalesce(u.own, 1) END FROM unnest(c.keys, c.key_limits) WITH ORDINALITY AS u (key, own, n) ORDER BY u.n),
-        'rates', CASE WHEN c.rates IS NOT NULL THEN weir.rates_of(c.rates) END,
-        'hold', CASE WHEN c.rates IS NOT NULL THEN (SELECT max(h.until) FROM unnest(c.rates) AS u (rate)
-          JOIN weir.rate_holds AS h ON h.key = substr(u.rate, strpos(u.rate, ' ') + 1) WHERE h.until > statement_timestamp()) END,
-        'reserved', (SELECT k.slot FROM weir.locks AS k WHERE k.job_id = c.id LIMIT 1) IS NOT NULL), -- a scalar: it cannot become a join
-      NULL::timestamptz, NULL::timestamptz, NULL::bigint, NULL, NULL::text[], NULL::json, NULL, NULL::uuid,
-      NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[], NULL::boolean, NULL::boolean, c.mode
+      c.expires_at, NULL::boolean,
+      CASE WHEN c.rates IS NOT NULL THEN json_build_object('rates', weir.rates_of(c.rates), 'hold', (
+        SELECT max(h.until) FROM unnest(c.rates) AS u (rate)
+          JOIN weir.rate_holds AS h ON h.key = substr(u.rate, strpos(u.rate, ' ') + 1) WHERE h.until > statement_timestamp())) END,
+      c.line_at, NULL::timestamptz, NULL::bigint,
+      CASE WHEN EXISTS (SELECT FROM weir.limits) THEN ARRAY(
+        SELECT weir.limit_of(u.key, coalesce(u.own, 1)) FROM unnest(c.keys, c.key_limits) WITH ORDINALITY AS u (key, own, n) ORDER BY u.n)::text
+        ELSE c.key_limits::text END,
+      c.keys, NULL::json, NULL, NULL::uuid,
+      NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[],
+      (SELECT k.slot FROM weir.locks AS k WHERE k.job_id = c.id LIMIT 1) IS NOT NULL, -- a scalar: it cannot become a join
+      NULL::boolean, c.mode
     FROM unnest(v_cands) AS i (id) JOIN weir.live AS c ON c.id = ANY (ARRAY[i.id])
     WHERE c.state + 0 = 0;
   END IF;

@@ -1,7 +1,8 @@
 -- lock_keys: decides which of some jobs get all their locks, and writes the lock rows: all of a job or none. The arrays run in
 -- step, an element for each job and lock: $1 its id, $2 place in line, $3 fence, $4 a lock, $5 the job's number for it, $6 which of
 -- its locks it is, $7 whether it is the only one, $8 whether Redis says that it is busy, $9 1 for a job that is about to run, 0
--- for a reservation; $10 whether the jobs are blocked, $11 how long a reservation lasts in ms. Their live rows are locked.
+-- for a reservation; $10 whether the jobs are blocked, $11 how long a reservation lasts in ms; $12 whether the caller has seen that
+-- each is alone with its only lock, which is free. Their live rows are locked.
 -- Returns each job, whether it got its locks, and else the first that it did not get and those that it had and gives up: who is
 -- blocked holds nothing.
 -- may(j, k): j owns a row of k and the rows are no more than the limit (ownRow, ownRowLimit); or all rows (limitCount), and
@@ -12,7 +13,7 @@
 -- quicker one is refused although another may be free: the re-check looks again. Nobody waits for a live row after this.
 CREATE FUNCTION weir.lock_keys_v1(
   p_id uuid[], p_line timestamptz[], p_fence int[], p_key text[], p_own int[], p_n bigint[], p_alone boolean[], p_refused boolean[],
-  p_run int[], p_blocked boolean, p_reserve_ms bigint
+  p_run int[], p_blocked boolean, p_reserve_ms bigint, p_plain boolean
 ) RETURNS TABLE (job_id uuid, got boolean, busy text, gave_up text[])
 LANGUAGE plpgsql VOLATILE ROWS 100
 AS $$
@@ -20,15 +21,9 @@ AS $$
 DECLARE
   v_entries boolean := EXISTS (SELECT FROM weir.limits);
   v_waits boolean := EXISTS (SELECT FROM weir.waits);
-  v_ids uuid[]; v_got boolean[]; v_busy text[]; v_owners uuid[]; v_failed uuid[]; v_plain boolean;
+  v_ids uuid[]; v_got boolean[]; v_busy text[]; v_owners uuid[]; v_failed uuid[];
 BEGIN
-  -- Mostly each job has one lock, a free one that nobody waits for, and none has the same: then nothing has to be counted.
-  v_plain := NOT v_entries AND NOT v_waits AND true = ALL (p_alone) AND NOT EXISTS (
-    SELECT FROM unnest(p_key, p_refused) AS w (key, refused)
-    WHERE w.refused OR (SELECT k.slot FROM weir.locks AS k WHERE k.key = w.key LIMIT 1) IS NOT NULL -- scalars: they cannot become joins
-      OR (SELECT b.state FROM weir.live AS b WHERE b.state = 2 AND b.keys[1] = w.key LIMIT 1) IS NOT NULL)
-    AND (cardinality(p_key) = 1 OR (SELECT count(DISTINCT k) FROM unnest(p_key) AS k) = cardinality(p_key));
-  IF v_plain THEN
+  IF p_plain THEN -- nothing has to be counted
     RETURN QUERY
     WITH put AS (
       INSERT INTO weir.locks AS k (key, slot, job_id, fence, until)

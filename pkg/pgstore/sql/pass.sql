@@ -53,7 +53,7 @@ BEGIN
           array_agg(false) AS refused, array_agg(i.run) AS run
         FROM unnest(v_ids, v_run) AS i (id, run) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
           CROSS JOIN LATERAL unnest(l.keys, l.key_limits) WITH ORDINALITY AS u (key, own, n)) AS a,
-      weir.lock_keys_v1(a.id, a.line, a.fence, a.key, a.own, a.n, a.alone, a.refused, a.run, true, p_reserve_ms) AS k
+      weir.lock_keys_v1(a.id, a.line, a.fence, a.key, a.own, a.n, a.alone, a.refused, a.run, true, p_reserve_ms, false) AS k
       WHERE k.got)
     INTO v_had;
     r.again := cardinality(v_had) < cardinality(v_heads) OR cardinality(v_heads) = 20;
