@@ -48,7 +48,8 @@ DECLARE
   v_tids tid[] := '{}'; v_found tid[]; v_sizes int[]; v_of text[]; v_kept int[];
   v_bytes bigint := 0; v_take int; v_left int; v_at int; v_cut boolean := false; v_snap text; v_xid text;
   v_scans smallint[] := array_fill(0::smallint, ARRAY[18 * cardinality(p_queues)]);
-  v_held timestamptz[]; v_next timestamptz; v_hits bigint[]; v_one int; v_turn boolean; v_any boolean := false;
+  v_whole smallint[] := '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}'; v_none smallint[] := '{0,0,0,0,0,0,0,0,0}';
+  v_held timestamptz[]; v_next timestamptz; v_hits bigint[]; v_hit_queues bigint[]; v_one int; v_turn boolean; v_any boolean := false;
   v_cands uuid[] := '{}'; v_cfound uuid[]; v_csizes int[]; v_cof text[]; v_cready timestamptz[]; v_ctake int;
   v_ready timestamptz[]; v_rids uuid[]; v_room int; v_opens timestamptz; v_before int; v_bound boolean; v_over boolean := false;
   -- More than the first page: some job had keys. A look whether one is there would pass all dead entries under a held snapshot.
@@ -56,14 +57,14 @@ DECLARE
 BEGIN
   -- A session that was given away claims nothing. Should the mark commit a moment later, the sweeper's next round
   -- finds these rows (rescan).
-  SELECT s.dead_at IS NULL, q.paused, q.limited,
-    ARRAY(SELECT k.name FROM weir.kinds AS k WHERE k.paused_at IS NOT NULL AND k.name = ANY (p_kinds))
-  INTO v_alive, v_paused, v_limited, v_kinds
-  FROM weir.sessions AS s, (
-    SELECT array_agg(x.name) FILTER (WHERE x.paused_at IS NOT NULL) AS paused,
-      array_agg(x.name) FILTER (WHERE x.slots IS NOT NULL OR x.rate IS NOT NULL) AS limited
-    FROM weir.queues AS x WHERE x.name = ANY (p_queues)) AS q
-  WHERE s.id = p_session;
+  -- (Few statements, and small ones: to begin one costs an empty claim more than to run it.)
+  SELECT s.dead_at IS NULL,
+    ARRAY(SELECT q.name FROM weir.queues AS q WHERE q.name = ANY (p_queues) AND q.paused_at IS NOT NULL),
+    ARRAY(SELECT q.name FROM weir.queues AS q WHERE q.name = ANY (p_queues) AND (q.slots IS NOT NULL OR q.rate IS NOT NULL)),
+    ARRAY(SELECT k.name FROM weir.kinds AS k WHERE k.paused_at IS NOT NULL AND k.name = ANY (p_kinds)),
+    p_suspect AND EXISTS (SELECT FROM weir.live AS c WHERE c.state = 0 AND c.crashes >= 2)
+  INTO v_alive, v_paused, v_limited, v_kinds, p_suspect
+  FROM weir.sessions AS s WHERE s.id = p_session;
   IF v_alive IS NOT TRUE THEN
     RAISE EXCEPTION 'session is not live' USING ERRCODE = 'WE002';
   END IF;
@@ -76,10 +77,9 @@ BEGIN
     -- Before the scans: what is open now may be missed by them, what they see beyond it costs nothing.
     SELECT pg_current_snapshot()::text, pg_current_xact_id()::text INTO v_snap, v_xid;
   END IF;
-  p_suspect := p_suspect AND EXISTS (SELECT FROM weir.live AS c WHERE c.state = 0 AND c.crashes >= 2);
   -- Which ranges have anything to take: one statement for all of them, since most are empty most of the time. (A scalar
   -- subquery: it cannot become a join. Each with the whole predicate of its index.)
-  SELECT array_agg((q.n - 1) * 18 + p) FROM unnest(p_queues) WITH ORDINALITY AS q (name, n), generate_series(1, v_last) AS p
+  SELECT array_agg((q.n - 1) * 18 + p), array_agg(q.n) FROM unnest(p_queues) WITH ORDINALITY AS q (name, n), generate_series(1, v_last) AS p
   WHERE p_start_ids[(q.n - 1) * 18 + p] <> '00000000-0000-0000-0000-000000000000' -- the last scan was cut: no need to look
     OR CASE WHEN p <= 9 THEN (SELECT c.priority FROM weir.live AS c
     WHERE c.state = 0 AND c.flags & 1 = 0 AND c.queue = q.name AND c.priority = p
@@ -94,13 +94,14 @@ BEGIN
       AND c.kind = ANY (v_kinds) AND c.crashes < 2 AND c.mode <= p_modes[q.n]
       AND (c.expires_at IS NULL OR c.expires_at > statement_timestamp())
     LIMIT 1) END IS NOT NULL
-  INTO v_hits;
+  INTO v_hits, v_hit_queues;
+  v_hits := coalesce(v_hits, '{}');
   FOR q IN 1 .. cardinality(p_queues) LOOP
     v_left := least(p_slots[q], p_total - cardinality(v_tids) - cardinality(v_cands));
     CONTINUE WHEN v_left <= 0 OR p_queues[q] = ANY (v_paused);
     v_bound := false;
     v_before := cardinality(v_tids);
-    IF p_queues[q] = ANY (v_limited) AND (p_suspect OR EXISTS (SELECT FROM unnest(v_hits) AS h WHERE (h - 1) / 18 = q - 1)) THEN
+    IF p_queues[q] = ANY (v_limited) AND (p_suspect OR q = ANY (v_hit_queues)) THEN
       SELECT x.room, x.opens INTO v_room, v_opens FROM weir.queue_room_v1(p_queues[q]) AS x;
       v_any := v_any OR v_room IS NULL;
       CONTINUE WHEN v_room IS NULL; -- another counts
@@ -140,7 +141,7 @@ BEGIN
         END IF;
       END IF;
     END IF;
-    IF NOT p_force AND EXISTS (SELECT FROM unnest(v_hits) AS h WHERE (h - 1) / 18 = q - 1) THEN
+    IF NOT p_force AND q = ANY (v_hit_queues) THEN
       FOR i IN 0 .. 7 LOOP
         v_turn := pg_try_advisory_xact_lock(hashtextextended('weir.claim ' || p_queues[q], (pg_backend_pid() + i) % 8));
         EXIT WHEN v_turn;
@@ -148,12 +149,15 @@ BEGIN
       v_any := v_any OR NOT v_turn;
       CONTINUE WHEN NOT v_turn;
     END IF;
+    v_scans[(q - 1) * 18 + 1 : q * 18] := v_whole; -- what has nothing to take is complete
     FOR p IN 1 .. 9 LOOP
-      EXIT WHEN v_left <= 0 OR v_cut;
       v_at := (q - 1) * 18 + p;
-      v_scans[v_at] := 1;
-      v_scans[v_at + 9] := 1;
-      CONTINUE WHEN v_hits IS NULL OR v_at <> ALL (v_hits) AND v_at + 9 <> ALL (v_hits);
+      CONTINUE WHEN v_at <> ALL (v_hits) AND v_at + 9 <> ALL (v_hits);
+      IF v_left <= 0 OR v_cut THEN -- the rest is not looked at
+        v_scans[v_at : v_at + 9 - p] := v_none[p : 9];
+        v_scans[v_at + 9 : v_at + 18 - p] := v_none[p : 9];
+        EXIT;
+      END IF;
       v_found := NULL; v_ctake := 0;
       IF v_at = ANY (v_hits) AND v_at + 9 <> ALL (v_hits) THEN
         SELECT array_agg(x.ctid), array_agg(x.size), array_agg(x.kind) FROM (
@@ -322,9 +326,8 @@ BEGIN
     FROM unnest(p_queues) WITH ORDINALITY AS q (name, n), generate_series(1, 18) AS p
     INTO v_held;
   END IF;
-  RETURN QUERY SELECT NULL::uuid, NULL, NULL, NULL::smallint, NULL::int, NULL::int, NULL::smallint, NULL::int,
-    NULL::timestamptz, NULL::timestamptz, NULL::timestamptz, NULL::boolean, NULL::json,
-    NULL::timestamptz, NULL::timestamptz, NULL::bigint, NULL, NULL::text[], NULL::json, NULL, NULL::uuid,
-    statement_timestamp(), v_next, v_scans, v_snap, v_xid, v_held, v_any, v_over, NULL::smallint;
+  db_now := statement_timestamp(); next_at := v_next; scans := v_scans; snap := v_snap; xid := v_xid; held := v_held;
+  contended := v_any; limited := v_over;
+  RETURN NEXT; -- id and the others were never set
 END
 $$;
