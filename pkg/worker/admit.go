@@ -43,6 +43,9 @@ func (d *dispatcher) admit(ctx context.Context, s *session, got pgstore.Claimed)
 		d.w.adopt(nil, nil, nil, a.kept)
 		for _, c := range a.chosen {
 			d.mark.lowerKeyed(d.laneOf(c.Queue), c.Priority, pgstore.Position{ReadyAt: c.ReadyAt, ID: c.ID})
+			if pgstore.IsUnknown(err) { // it may have been blocked by then: nobody else would look once more (recheck)
+				d.w.passes.owe(c.Keys...)
+			}
 		}
 		return false, false, err
 	}

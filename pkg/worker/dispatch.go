@@ -32,12 +32,13 @@ type dispatcher struct {
 
 	mu         sync.Mutex
 	pending    bool
-	hungry     bool              // the last claim was limited by the slots: a freed one matters (slotFlag)
-	lowers     map[int]time.Time // least ready_at announced per lane since the last claim
-	lowerAll   bool              // look at everything
-	registered []bool            // which lanes' idle sets hold us, as far as we know
-	low        []bool            // in which of them our score is too low, since a hint took some of our slots
-	reconcile  bool              // compare our tasks with the database's account
+	hungry     bool               // the last claim was limited by the slots: a freed one matters (slotFlag)
+	lowers     map[int]time.Time  // least ready_at announced per lane since the last claim
+	lowerAll   bool               // look at everything
+	taken      map[int]coord.Hint // per lane, hints that were answered for with a free slot since the last claim
+	registered []bool             // which lanes' idle sets hold us, as far as we know
+	low        []bool             // in which of them our score is too low, since a hint took some of our slots
+	reconcile  bool               // compare our tasks with the database's account
 	probes     map[int]*probe
 	due        time.Time // local time of the next own timer; zero: none
 
@@ -69,7 +70,7 @@ type dispatcher struct {
 func newDispatcher(w *Worker) *dispatcher {
 	n := len(w.lanes.all)
 	return &dispatcher{
-		w: w, mark: newWatermark(n), wake: make(chan struct{}, 1), lowers: make(map[int]time.Time),
+		w: w, mark: newWatermark(n), wake: make(chan struct{}, 1), lowers: make(map[int]time.Time), taken: make(map[int]coord.Hint),
 		registered: make([]bool, n), low: make([]bool, n), atLimit: make([]bool, n), limitRoom: make(map[int]bool), probes: make(map[int]*probe), lowerAll: true,
 		floors: make(map[*handler][][pgstore.Ranges]pgstore.Position), missing: make(map[job.ID]time.Time),
 	}
@@ -129,6 +130,7 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 	d.dropReminders(time.Now())
 	each, total := d.room()
 	d.w.giveBack(d.w.lanes.takeStalled(time.Now()))
+	d.oweTaken(ctx, each)
 	if d.full = total == 0; d.full {
 		d.passOn(ctx)
 		d.wakeForLimited(ctx)

@@ -109,6 +109,7 @@ func (d *dispatcher) restart() {
 	d.mark, d.pollAt, d.errors, d.busy, d.full = newWatermark(len(d.w.lanes.all)), time.Time{}, 0, false, false
 	d.lowerAll, d.reconcile, d.due = true, false, time.Time{}
 	clear(d.lowers)
+	clear(d.taken)
 	clear(d.registered)
 	clear(d.low)
 	clear(d.probes)

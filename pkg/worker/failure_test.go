@@ -88,7 +88,7 @@ func TestAFailureJobThatCannotBeAddedIsSaidByEventAndHookAndTheJobEnds(t *testin
 		defer mu.Unlock()
 		var failure *worker.FailureJobError
 		return len(told) == 2 && errors.As(told[1], &failure)
-	}, "OnError was told %v", told)
+	}, "OnError was not told twice")
 }
 
 func TestAJobWhoseUniqueKeyWentToANewerOneIsNotTriedAgain(t *testing.T) {

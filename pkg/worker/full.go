@@ -49,6 +49,25 @@ func (d *dispatcher) owePass(got pgstore.Claimed) {
 	}
 }
 
+// oweTaken passes on hints that were not forwarded, since a slot was free, where a job that was handed over or admitted has
+// that slot by now (fullForward): nobody else was told of their jobs.
+func (d *dispatcher) oweTaken(ctx context.Context, each []int) {
+	owes := false
+	d.mu.Lock()
+	for lane, h := range d.taken {
+		if each == nil || each[lane] == 0 {
+			owes = true
+			d.passOwed = append(d.passOwed, coord.Hint{Queue: h.Queue, Kind: h.Kind, Count: h.Count, ReadyAt: h.ReadyAt})
+		}
+	}
+	clear(d.taken) // the claim that follows looks for the others
+	d.mu.Unlock()
+	if owes {
+		d.passedOn = time.Time{}
+		d.passOn(ctx)
+	}
+}
+
 // passOn leaves the idle sets after a claim that filled the slots and wakes one more worker for each queue that had
 // more, in one script (fullForward, leaveFirst). It does so every 50 ms at most; what is owed by then is passed on by the
 // next claim, or by a dispatcher that waits for a slot.

@@ -88,6 +88,7 @@ func (w *Worker) onHint(h coord.Hint) {
 		}
 		return
 	}
+	w.disp.take(lane, h)
 	w.disp.hint(lane, h)
 }
 
@@ -97,7 +98,9 @@ func (w *Worker) localWake(h coord.Hint) (taken bool) {
 	if lane < 0 || !w.knows(h.Kind) || w.closing.Load() {
 		return false
 	}
-	taken = w.canTake(h)
+	if taken = w.canTake(h); taken {
+		w.disp.take(lane, h)
+	}
 	w.disp.hint(lane, h) // also without a free slot: one that is freed looks there
 	return taken
 }
@@ -193,6 +196,22 @@ func (d *dispatcher) hint(lane int, h coord.Hint) {
 	}
 	d.mu.Unlock()
 	d.signal()
+}
+
+// take notes a hint that is not passed on, since a slot is free for its jobs.
+func (d *dispatcher) take(lane int, h coord.Hint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old, ok := d.taken[lane]; ok {
+		if h.Kind != old.Kind {
+			h.Kind = ""
+		}
+		h.Count += old.Count
+		if old.ReadyAt.Before(h.ReadyAt) {
+			h.ReadyAt = old.ReadyAt
+		}
+	}
+	d.taken[lane] = h
 }
 
 // fireProbes lowers the cursors of the lanes whose probe is due.
