@@ -35,7 +35,7 @@ func (w *Worker) close(ctx context.Context, grace time.Duration) error {
 	}
 	deadline := begun.Add(max(w.cfg.ExitsBy, grace+lateReturn))
 	lost := w.flushAll(later(deadline, time.Now().Add(lateReturn)))
-	if s := w.live(); s != nil {
+	if s := w.endSession(); s != nil {
 		lost += w.tasks.countOf(s) // their handlers have returned, and are in hooks that have not
 		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()

@@ -95,7 +95,7 @@ func (w *Worker) endDrain() {
 	w.results.reopen()
 	w.disp.restart()
 	w.session.mu.Lock()
-	w.session.current, w.session.closing = nil, false
+	w.session.current, w.session.closing, w.session.ended = nil, false, false
 	w.session.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()

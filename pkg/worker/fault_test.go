@@ -172,7 +172,7 @@ func TestAnOutageOfTheDatabaseCostsNoHandlerItsWork(t *testing.T) {
 	pool, namespace := testenv.SchemaOn(t, pg.URL())
 	r := on(t, testenv.RedisNone, pool, namespace)
 	var starts, stops atomic.Int32
-	w := r.worker(func(c *worker.Config) { c.Queues[0].Slots = 20 })
+	w := r.worker(shortLease, func(c *worker.Config) { c.Queues[0].Slots = 20 })
 	release, doubts := make(chan struct{}), make(chan error, 1)
 	worker.Handle(w, func(ctx context.Context, _ *worker.Job[task]) error {
 		starts.Add(1)
@@ -205,7 +205,7 @@ func TestAnOutageOfTheDatabaseCostsNoHandlerItsWork(t *testing.T) {
 	if cause := receive(t, doubts, "end of the strict handler"); !errors.Is(cause, job.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
 	}
-	if took := time.Since(begun); took > 3100*time.Millisecond {
+	if took := time.Since(begun); took > 3500*time.Millisecond {
 		t.Errorf("the strict handler was told after %v, with a lease of 3s", took)
 	}
 	<-time.After(7*time.Second - time.Since(begun))

@@ -87,11 +87,14 @@ func inModes(t *testing.T, f func(t *testing.T, r *rig)) {
 	}
 }
 
-// worker returns a worker with a short lease; change tunes it.
+// shortLease is for tests that wait for its end; with others a machine that stands still would end it.
+func shortLease(c *worker.Config) { c.Lease = 3 * time.Second }
+
+// worker returns a worker that polls and renews often; change tunes it.
 func (r *rig) worker(change ...func(*worker.Config)) *worker.Worker {
 	r.t.Helper()
 	cfg := worker.Config{
-		Queues: []worker.Queue{{Name: "default", Slots: 5}}, Lease: 3 * time.Second, Renew: 300 * time.Millisecond,
+		Queues: []worker.Queue{{Name: "default", Slots: 5}}, Lease: 8 * time.Second, Renew: 300 * time.Millisecond,
 		Poll: time.Second, Grace: time.Second, Logger: r.logger(),
 	}
 	for _, f := range change {

@@ -77,7 +77,7 @@ func TestAKeyedHandlerIsStoppedBeforeItsLeaseCanEnd(t *testing.T) {
 		case <-time.After(4 * time.Second):
 			return nil
 		}
-	})
+	}, shortLease)
 	r.add(task{N: 1}, keyed(job.Mutex("k")))
 	free := r.add(task{N: 2}) // without keys: it goes on
 	receive(t, started, "start")
@@ -129,9 +129,7 @@ func TestALostSessionsKeysAreNotItsOwnAnyMore(t *testing.T) {
 		}
 		close(free)
 		r.rests()
-		if s := u.Stats(); s.Completed != 2 {
-			t.Errorf("stats %+v", s)
-		}
+		r.await("both are counted", func() bool { return u.Stats().Completed == 2 })
 	})
 }
 

@@ -290,9 +290,9 @@ func TestBlockedJobsAreTold(t *testing.T) {
 			}
 		}
 		close(g.free)
-		r.rests()
-		if s := u.Stats(); s.Blocked < 1 || s.Completed != 2 || s.Running != 0 {
-			t.Errorf("stats %+v", s)
+		r.await("both are counted", func() bool { s := u.Stats(); return s.Completed == 2 && s.Running == 0 })
+		if u.Stats().Blocked < 1 {
+			t.Error("nothing was blocked")
 		}
 	})
 }

@@ -33,6 +33,7 @@ type sessionKeeper struct {
 	sweeper bool      // a sweeper lives, said the last renewal
 	kick    chan struct{}
 	closing bool
+	ended   bool // the process gives its session up: what a renewal under way then hears of it is no loss
 }
 
 // open registers the process, again and again until it succeeds or ctx ends.
@@ -107,10 +108,17 @@ func (w *Worker) keepSession(ctx context.Context) {
 // renewOnce sends one renewal and acts on what it brings back.
 func (w *Worker) renewOnce(ctx context.Context) error {
 	s := w.live()
+	if w.sessionEnded() {
+		return nil
+	}
 	if s == nil || s.lost() {
-		if _, err := w.tryOpenSession(ctx); err != nil {
+		opened, err := w.tryOpenSession(ctx)
+		if err != nil {
 			w.trouble("open session", err)
 			return err
+		}
+		if w.sessionEnded() { // meanwhile
+			return w.renewal.CloseSession(ctx, opened.id)
 		}
 		w.disp.sessionChanged()
 		return nil
@@ -125,6 +133,8 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 		Lease: w.cfg.Lease, Slots: slots, Busy: busy, State: w.sessionState(),
 	})
 	switch {
+	case errors.Is(err, pgstore.ErrSessionLost) && w.sessionEnded():
+		return nil
 	case errors.Is(err, pgstore.ErrSessionLost):
 		w.lose(s)
 		return err
@@ -150,6 +160,20 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 		w.disp.reconcileSoon() // orphans: rows that name this session and that it does not know
 	}
 	return nil
+}
+
+// endSession takes the session out of the renewals' hands, for its last statement.
+func (w *Worker) endSession() *session {
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
+	w.session.ended = true
+	return w.session.current
+}
+
+func (w *Worker) sessionEnded() bool {
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
+	return w.session.ended
 }
 
 func (w *Worker) sessionState() string {

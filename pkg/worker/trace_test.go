@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ func TestTheSpansOfAJobAreLinkedAcrossTheQueue(t *testing.T) {
 				found = append(found, s)
 			}
 		}
+		slices.SortFunc(found, func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) }) // an answer may come late
 		return found
 	}
 	r.await("three attempts", func() bool { return len(ended("job task")) == 3 })
