@@ -124,7 +124,7 @@ func TestADrainWhoseTimeIsOverGivesItsJobsBack(t *testing.T) {
 	for range 5 {
 		r.add(task{})
 	}
-	got, err := w.Drain(t.Context(), worker.DrainOptions{Timeout: 300 * time.Millisecond})
+	got, err := w.Drain(t.Context(), worker.DrainOptions{Timeout: 2 * time.Second})
 	if !errors.Is(err, worker.ErrDrainTimeout) || got != (worker.Drained{}) {
 		t.Errorf("drained %+v, %v", got, err)
 	}
