@@ -158,7 +158,7 @@ func TestAHandlerThatOutlivesItsDrainKeepsItsSlotAndNothingElse(t *testing.T) {
 		return nil
 	})
 	stuck := r.add(task{Note: "stuck"})
-	if _, err := w.Drain(t.Context(), worker.DrainOptions{Timeout: 100 * time.Millisecond}); !errors.Is(err, worker.ErrDrainTimeout) {
+	if _, err := w.Drain(t.Context(), worker.DrainOptions{Timeout: 2 * time.Second}); !errors.Is(err, worker.ErrDrainTimeout) {
 		t.Fatal(err)
 	}
 	if s := w.Stats(); s.Running != 1 {
