@@ -164,6 +164,25 @@ func TestLostAnswersAboutKeysAreMadeUpFor(t *testing.T) {
 	}
 }
 
+// Who was blocked by an admission whose answer was lost is looked at once more all the same (`recheck`): the key may have
+// been freed by a finish that did not see it yet.
+func TestAnAdmissionWhoseAnswerIsLostOwesASecondLook(t *testing.T) {
+	t.Parallel()
+	r, wire := wired(t)
+	g := newGate()
+	u := r.start(g.handle)
+	r.add(task{N: 1}, keyed(job.Mutex("k")))
+	receive(t, g.started, "start")
+	r.settled(u)
+	before := u.Stats().Passes
+	wire.lose("admit_v1")
+	id := r.add(task{N: 2}, keyed(job.Mutex("k")))
+	r.reaches(id, job.Blocked)
+	r.await("a second look", func() bool { return wire.losses() == 1 && u.Stats().Passes > before })
+	close(g.free)
+	r.rests()
+}
+
 // A row whose payload is gone does not hold its key for ever.
 func TestAKeyedJobWithoutAPayloadPassesItsKeyOn(t *testing.T) {
 	t.Parallel()
