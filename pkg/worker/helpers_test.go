@@ -25,7 +25,11 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // most of these tests wait most of the time
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
+	if !isSet {
+		_ = flag.Set("test.parallel", "8") // most of these tests wait most of the time
+	}
 	testenv.Main(m)
 }
 
