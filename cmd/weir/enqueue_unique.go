@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,9 +15,11 @@ type uniqueFlags struct {
 	key, while, conflict string
 	byArgs, same         bool
 	window               duration
+	given                func(name string) bool
 }
 
 func (f *uniqueFlags) on(flags *pflag.FlagSet) {
+	f.given = flags.Changed
 	flags.StringVar(&f.key, "unique", "", "the only job of its kind with this `KEY`")
 	flags.BoolVar(&f.byArgs, "unique-args", false, "the only job of its kind with this payload")
 	flags.Var(&f.window, "unique-for", "… at least for so long, whatever becomes of it")
@@ -33,6 +36,15 @@ func (f *uniqueFlags) option() (u job.Unique, err error) {
 	conflict, ok := map[string]job.Conflict{"keep": job.Keep, "replace": job.Replace, "fail": job.Fail}[f.conflict]
 	if !ok {
 		return u, usageError{fmt.Errorf("--on-conflict is %q, want keep, replace or fail", f.conflict)}
+	}
+	switch {
+	case f.key == "" && f.given("unique"): // an empty variable of a script would let any number of jobs in
+		return u, usageError{errors.New("--unique is empty, want a key")}
+	case f.key != "" && f.byArgs:
+		return u, usageError{errors.New("--unique and --unique-args are two keys, want one of them")}
+	case f.key != "" || f.byArgs:
+	case f.window != 0 || while != job.Live || conflict != job.Keep || f.same:
+		return u, usageError{errors.New("without a key there is nothing to compare, want --unique or --unique-args too")}
 	}
 	return job.Unique{Key: f.key, ByArgs: f.byArgs, For: time.Duration(f.window), While: while, OnConflict: conflict, SameArgs: f.same}, nil
 }

@@ -53,6 +53,9 @@ func (a *app) showJob(r *job.Row, payload, stack bool) {
 	a.print("%s  %s  %s\n", r.ID, shorten(r.Kind, 40), r.State)
 	a.print("uuid      %s\n", r.ID.UUID())
 	a.print("queue     %s   priority %d   attempt %d of %d\n", shorten(r.Queue, 30), r.Priority, r.Attempt, r.MaxAttempts)
+	if r.Mode != job.Inline {
+		a.print("mode      %s or more isolated, as its producer asked\n", r.Mode)
+	}
 	if r.Crashes > 0 {
 		a.print("crashes   %d: processes that died while they ran it\n", r.Crashes)
 	}

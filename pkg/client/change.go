@@ -88,8 +88,14 @@ func (c *Client) ChangeMany(ctx context.Context, f Filter, ch Change) (int, erro
 }
 
 func (c *Client) change(ctx context.Context, want pgstore.Change, ids []job.ID) (changed []pgstore.Revived, err error) {
-	var freed []string
+	var (
+		freed []string
+		rates []reservation
+	)
 	err = c.act(ctx, "change", targetOf(ids), func(store *pgstore.Store) (int, error) {
+		if rates, err = c.reserved(ctx, store, ids); err != nil {
+			return 0, err
+		}
 		changed, freed, err = store.Change(ctx, ids, want)
 		return len(changed), err
 	})
@@ -97,6 +103,10 @@ func (c *Client) change(ctx context.Context, want pgstore.Change, ids []job.ID) 
 		return nil, err
 	}
 	c.pass(ctx, freed)
+	// With its fence the name has changed under which it would find what it had reserved.
+	c.unreserve(ctx, rates, func(id job.ID) bool {
+		return slices.ContainsFunc(changed, func(r pgstore.Revived) bool { return r.ID == id })
+	})
 	// What is due later is announced by the sweeper when it is.
 	soon := c.clock.now().Add(time.Second)
 	c.hints.wakeRevived(slices.DeleteFunc(slices.Clone(changed), func(r pgstore.Revived) bool { return r.Due.After(soon) }))

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -23,6 +24,18 @@ func (c *Client) Bus() *coord.Bus { return c.bus }
 // IDs returns the source of this client's ids. Ask again for each id: a clock that was set makes the client take a new
 // source. For package worker; not covered by the compatibility promise.
 func (c *Client) IDs() *job.IDs { return c.clock.ids.Load() }
+
+// Unreserve gives back what jobs that have ended unstarted may have reserved of their rates in Redis: it is advice, and nothing
+// without Redis. For package sweeper; not covered by the compatibility promise.
+func (c *Client) Unreserve(ctx context.Context, ended []pgstore.RatesOf) {
+	had := make([]reservation, len(ended))
+	for i, r := range ended {
+		had[i] = reservationOf(r)
+	}
+	if c.bus.Enabled() {
+		c.unreserve(ctx, had, func(job.ID) bool { return true })
+	}
+}
 
 // Namespace returns the schema and Redis prefix. For package worker; not covered by the compatibility promise.
 func (c *Client) Namespace() string { return c.cfg.Namespace }

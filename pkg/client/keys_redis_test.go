@@ -17,10 +17,11 @@ func withRedis(tb testing.TB) rig {
 	return open(tb, func(cfg *client.Config) { cfg.Redis = rdb })
 }
 
-func TestWhatAnEndedJobHadReservedOfARateIsGivenBack(t *testing.T) {
+func TestWhatAJobHadReservedOfARateAndWillNotUseIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(c rig, id job.ID) error{
 		"cancel": func(c rig, id job.ID) error { return c.Cancel(t.Context(), id) },
+		"change": func(c rig, id job.ID) error { return c.Change(t.Context(), client.Change{In: time.Hour}, id) },
 		"delete": func(c rig, id job.ID) error { return c.Delete(t.Context(), id) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestWhatAnEndedJobHadReservedOfARateIsGivenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fourth := wait(ids[3]); fourth > second {
-				t.Errorf("the last waits %v, want the %v of the one that has ended", fourth, second)
+				t.Errorf("the last waits %v, want the %v of the one that will not use it", fourth, second)
 			}
 		})
 	}

@@ -94,14 +94,19 @@ func (c *Client) reserved(ctx context.Context, store *pgstore.Store, ids []job.I
 	}
 	had := make([]reservation, 0, len(rows))
 	for _, r := range rows {
-		// By the claim that would come next: the member of a job is its id and that claim's fence.
-		one := coord.RateJob{Member: fmt.Sprintf("%s:%d", r.ID, r.Fence+1)}
-		for _, k := range r.Rates {
-			one.Rates = append(one.Rates, coord.RateKey{Name: k.Name(), N: k.N(), Per: k.Per(), Weight: k.Cost()})
-		}
-		had = append(had, reservation{r.ID, one})
+		had = append(had, reservationOf(r))
 	}
 	return had, nil
+}
+
+// reservationOf names what a waiting job may have reserved. By the claim that would come next: the member of a job is its id and
+// that claim's fence.
+func reservationOf(r pgstore.RatesOf) reservation {
+	one := coord.RateJob{Member: fmt.Sprintf("%s:%d", r.ID, r.Fence+1)}
+	for _, k := range r.Rates {
+		one.Rates = append(one.Rates, coord.RateKey{Name: k.Name(), N: k.N(), Per: k.Per(), Weight: k.Cost()})
+	}
+	return reservation{r.ID, one}
 }
 
 // unreserve gives back what jobs that were ended had reserved, so that others start in their place. It is advice.

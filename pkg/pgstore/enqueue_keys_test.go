@@ -29,14 +29,14 @@ func TestKeysComeToTheRowsAsTheyAre(t *testing.T) {
 	for way, send := range ways {
 		for _, name := range oddKeys {
 			keys := []job.Key{job.Limit(name, 3), job.Mutex("z"), job.Rate(name, 100, 1500*time.Millisecond).Weight(7)}
-			j := b.newJob(func(j *pgstore.NewJob) { j.Keys = keys })
+			j := b.newJob(func(j *pgstore.NewJob) { j.Keys, j.Mode = keys, job.Spawned })
 			send(j)
 			want := job.JoinKeys(job.SplitKeys(keys))
 			if got := b.job(j.ID).Keys; !slices.Equal(got, want) {
 				t.Errorf("%s: got %v, want %v", way, got, want)
 			}
 			text, err := pgstore.ScanList(b.listed(b.store.ListSQL("", "", 1)))
-			if err != nil || len(text) != 1 || !slices.Equal(text[0].Keys, want) {
+			if err != nil || len(text) != 1 || !slices.Equal(text[0].Keys, want) || text[0].Mode != job.Spawned {
 				t.Errorf("%s: listed %v, %v, want %v", way, text, err, want)
 			}
 			live := b.row("SELECT (l.keys, l.key_limits, l.rates) IS NOT DISTINCT FROM (j.keys, j.key_limits, j.rates), l.flags, l.line_at = l.ready_at FROM weir.live AS l JOIN weir.jobs AS j USING (id) WHERE id = $1", j.ID.UUID())

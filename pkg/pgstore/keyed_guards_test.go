@@ -238,6 +238,18 @@ func handoverPassesRate(b *bench) string {
 	return ""
 }
 
+func handoverPassesMode(b *bench) string {
+	s := b.session()
+	r := b.admitted(s, b.keyed("a"))
+	waiter := b.keyed("a")
+	b.admit(s, waiter)
+	b.exec("UPDATE weir.live SET mode = 1 WHERE id = $1", waiter.UUID())
+	if got := b.finishKeyed(s, 1, r); len(got.Handed) > 0 || len(got.Reserved) != 1 {
+		return "a job was handed over to one that may not accept its mode"
+	}
+	return ""
+}
+
 func handoverPassesQueueLimit(b *bench) string {
 	s := b.session()
 	r := b.admitted(s, b.keyed("a"))

@@ -53,6 +53,7 @@ var keyedMutations = []struct {
 	{"all of its locks or none", []cut{{"lock_keys_v1", "bool_and(j.may) OVER (PARTITION BY j.id)", "true OR bool_and(j.may) OVER (PARTITION BY j.id)"}, {"lock_keys_v1", "v_failed IS NOT NULL", "false"}}, holdsWhileItWaits},
 	{"no better priority due", []cut{{"take_here_v1", "AND NOT weir.better_due_v1(p_queue, p_priority, p_kinds)", ""}}, handoverPassesPriority},
 	{"no rate is handed over", []cut{{"take_here_v1", "AND p_rates IS NULL", ""}}, handoverPassesRate},
+	{"no mode is handed over", []cut{{"take_here_v1", "AND p_mode = 0 ", ""}}, handoverPassesMode},
 	{"no hand-over into a limited queue", []cut{{"take_here_v1", "AND p_queue <> ALL (p_limited) ", ""}}, handoverPassesQueueLimit},
 	{"a queue's limit is counted under its row", []cut{{"queue_room_v1", "room := q.slots - ", "room := q.slots - 0 * "}}, queueLimitForgotten},
 	{"a throttled job gives up its locks", []cut{{"admit_v1", "DELETE FROM weir.locks AS k USING late AS t WHERE t.keys IS NOT NULL", "DELETE FROM weir.locks AS k USING late AS t WHERE false"}}, throttledKeepsLocks},

@@ -38,6 +38,7 @@ type listed struct {
 	Keys        []string        `json:"keys"`
 	KeyLimits   []int32         `json:"key_limits"`
 	Rates       []string        `json:"rates"`
+	Mode        int8            `json:"mode"` // a number, where job.Mode is read from its name
 }
 
 // ScanList reads the answer to ListSQL, oldest job first.
@@ -53,7 +54,7 @@ func ScanList(text string) ([]job.Row, error) {
 			MaxAttempts: l.MaxAttempts, Fence: l.Fence, Payload: l.Payload, Timeout: timeoutOf(l.Timeout), Tags: l.Tags,
 			Metadata: job.DecodeMetadata(l.Metadata), Trace: deref(l.Trace), ParentID: deref(l.ParentID),
 			ReadyAt: deref(l.ReadyAt), ExpiresAt: deref(l.ExpiresAt), EnqueuedAt: deref(l.EnqueuedAt),
-			ScheduledAt: deref(l.ScheduledAt), Keys: job.JoinKeys(l.Keys, l.KeyLimits, l.Rates),
+			ScheduledAt: deref(l.ScheduledAt), Keys: job.JoinKeys(l.Keys, l.KeyLimits, l.Rates), Mode: job.Mode(l.Mode),
 		}
 		rows[i].Backoff, _ = job.ParseBackoff(deref(l.Backoff)) // a row edited by hand: the handler's backoff then
 	}

@@ -146,9 +146,9 @@ func (b *bench) session() job.ID {
 	return id
 }
 
-// request asks for n jobs of kind "k" from queue "q".
+// request asks for n jobs of kind "k" from queue "q", of whatever mode.
 func request(session job.ID, n int) pgstore.ClaimRequest {
-	return pgstore.ClaimRequest{Session: session, Queues: []pgstore.ClaimQueue{{Name: "q", Slots: n}}, Kinds: []string{"k"}}
+	return pgstore.ClaimRequest{Session: session, Queues: []pgstore.ClaimQueue{{Name: "q", Slots: n, Mode: job.Spawned}}, Kinds: []string{"k"}}
 }
 
 func (b *bench) claim(session job.ID, n int) []job.Row {

@@ -1,7 +1,10 @@
 package pgstore_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,11 +32,16 @@ var mutations = []struct {
 	{"the session of release", "release_v1", "AND l.session IS NOT DISTINCT FROM p_session", "", staleWrite("release", "it names the session of another process")},
 	{"claimFence and the rise of release", "claim_v1", "fence = l.fence + 1", "fence = l.fence", fenceStandsStill},
 	{"the rise of recover", "recover_v1", "fence = l.fence + 1", "fence = l.fence", recoverLeavesFence},
+	{"rescan", "recover_v1", "s.dead_at IS NOT NULL", "s.dead_at > statement_timestamp() - interval '1 min'", forgetsLateClaim},
 	{"the guard of the session in claim", "claim_v1", "IF v_alive IS NOT TRUE THEN", "IF false THEN", deadSessionClaims},
 	{"liveFromLog", "enqueue_v1", "FROM logged\n", "FROM (SELECT id, scheduled_at, expires_at, max_attempts, priority, kind, queue, enqueued_at, 1 AS size FROM weir.jobs WHERE id = ANY (p_ids) UNION ALL SELECT id, scheduled_at, expires_at, max_attempts, priority, kind, queue, enqueued_at, size FROM logged) AS logged\n", enqueueRunsTwice},
 	{"no job before its time", "claim_v1", "AND c.ready_at <= statement_timestamp()", "", claimsEarly},
 	{"the renewal asks whether it was given away", "renew_v1", " AND s.dead_at IS NULL", "", renewsDead},
 	{"cancel is not overtaken by retry", "retry_v1", " AND l.flags & 20 = 0", "", retryOvertakesCancel},
+	{"the mode of a job", "claim_v1", "AND c.crashes < 2 AND c.mode <= p_modes[q]\n", "AND c.crashes < 2\n", claimIgnoresMode(nil, 0)},
+	{"the mode of a job with keys", "claim_v1", "AND c.crashes < 2 AND c.mode <= p_modes[q]\n", "AND c.crashes < 2\n", claimIgnoresMode([]job.Key{job.Mutex("a")}, 0)},
+	{"the mode of a suspect", "claim_v1", "c.crashes >= 2 AND c.mode <= p_modes[q]", "c.crashes >= 2", claimIgnoresMode(nil, 2)},
+	{"the mode of a suspect with keys", "claim_v1", "c.crashes >= 2 AND c.mode <= p_modes[q]", "c.crashes >= 2", claimIgnoresMode([]job.Key{job.Mutex("a")}, 2)},
 	{"delete leaves what runs", "delete_v1", "l.state = 1 OR ", "", deletesRunning},
 }
 
@@ -185,4 +193,64 @@ func deletesRunning(b *bench) string {
 		return "a running job was deleted"
 	}
 	return ""
+}
+
+// forgetsLateClaim: what a session claims is given away also if the claim commits after the rounds that followed its mark.
+func forgetsLateClaim(b *bench) string {
+	s := b.session()
+	id := b.enqueue(1)[0]
+	tx, err := b.pool.Begin(b.ctx)
+	b.must(err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(b.ctx)) }()
+	if got, err := b.store.On(tx).Claim(b.ctx, request(s, 1)); err != nil || len(got.Jobs) != 1 {
+		return fmt.Sprintf("claimed %+v, %v", got.Jobs, err)
+	}
+	b.exec("UPDATE weir.sessions SET dead_at = clock_timestamp() - interval '10 min' WHERE id = $1", s.UUID())
+	early, err := b.store.Recover(b.ctx, nil, 10, 0)
+	b.must(err)
+	b.must(tx.Commit(b.ctx))
+	late, err := b.store.Recover(b.ctx, nil, 10, 0)
+	b.must(err)
+	if len(early) != 0 || len(late) != 1 || late[0].ID != id {
+		return fmt.Sprintf("recovered %+v before the commit and %+v after it", early, late)
+	}
+	return ""
+}
+
+// claimIgnoresMode: a process that accepts a mode leaves jobs that ask for more to others, and takes those that do not.
+func claimIgnoresMode(keys []job.Key, crashes int) func(b *bench) string {
+	return func(b *bench) string {
+		modes := map[job.ID]job.Mode{}
+		for mode := job.Spawned; mode >= job.Inline; mode-- { // the first of them asks for most
+			of := func(j *pgstore.NewJob) { j.Mode, j.Keys = mode, keys }
+			for _, id := range b.enqueue(2, of) {
+				modes[id] = mode
+			}
+		}
+		b.exec("UPDATE weir.live SET crashes = $1", crashes)
+		b.enqueue(1) // of a plain job: the range is looked into whatever the others are
+		s := b.session()
+		for accepted := job.Inline; accepted <= job.Spawned; accepted++ {
+			req := request(s, 10)
+			req.Queues[0].Mode, req.Suspect = accepted, crashes > 0
+			got, err := b.store.Claim(b.ctx, req)
+			b.must(err)
+			seen := 0
+			for id, mode := range modes {
+				met := ran(got.Jobs, id) || slices.ContainsFunc(got.Candidates, func(c pgstore.Candidate) bool { return c.ID == id })
+				if met && mode > accepted {
+					return fmt.Sprintf("a job for %s was taken by one that accepts %s", mode, accepted)
+				}
+				if met {
+					seen++
+				}
+			}
+			if want := map[bool]int{false: 1, true: 2}[crashes == 0]; seen < want {
+				return fmt.Sprintf("%d jobs were found by one that accepts %s, want %d", seen, accepted, want)
+			}
+			b.exec("DELETE FROM weir.live WHERE mode = $1 OR state = 1", int(accepted))
+			b.enqueue(1)
+		}
+		return ""
+	}
 }

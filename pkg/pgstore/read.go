@@ -96,7 +96,8 @@ func scanStatus(row pgx.Row) (job.Row, error) {
 	)
 	err := row.Scan((*[16]byte)(&r.ID), &r.Kind, &r.Queue, &r.Priority, &r.State, &r.Attempt, &r.MaxAttempts, &r.Crashes,
 		&r.Fence, &session, &times[0], &times[1], &times[2], &times[3], (*[]byte)(&r.Result), &text[0], &times[4], &times[5],
-		(*[]byte)(&r.Payload), &timeout, &backoff, &r.Tags, &metadata, &text[1], &parent, &locks, &limits, &rates)
+		(*[]byte)(&r.Payload), &timeout, &backoff, &r.Tags, &metadata, &text[1], &parent, &locks, &limits, &rates,
+		(*int8)(&r.Mode))
 	if err != nil {
 		return job.Row{}, err
 	}

@@ -92,23 +92,29 @@ type Ended struct {
 	Kind  string
 	Queue string
 	Freed []string // Expire: its locks and those it waited for, to Pass
+	Fence int      // Expire: before it ended
+	Rates []job.Key
 }
 
 // Expire ends at most limit unstarted jobs whose time has passed.
 func (s *Store) Expire(ctx context.Context, limit int) ([]Ended, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	rows, err := s.query(ctx, s.call("expire_v1", "job_id, job_kind, job_queue, freed", 1), int32(limit))
+	rows, err := s.query(ctx, s.call("expire_v1", "job_id, job_kind, job_queue, freed, last_fence, rates", 1), int32(limit))
 	if err != nil {
 		return nil, fmt.Errorf("expire: %w", Classify(err))
 	}
 	defer rows.Close()
 	var out []Ended
 	for rows.Next() {
-		var e Ended
-		if err := rows.Scan((*[16]byte)(&e.ID), &e.Kind, &e.Queue, &e.Freed); err != nil {
+		var (
+			e     Ended
+			rates []string
+		)
+		if err := rows.Scan((*[16]byte)(&e.ID), &e.Kind, &e.Queue, &e.Freed, &e.Fence, &rates); err != nil {
 			return nil, fmt.Errorf("expire: %w", err)
 		}
+		e.Rates = job.JoinKeys(nil, nil, rates)
 		out = append(out, e)
 	}
 	if err := rows.Err(); err != nil {

@@ -15,6 +15,7 @@ func full(parent job.ID) func(*pgstore.NewJob) {
 		j.Payload, j.Priority, j.MaxAttempts, j.ScheduledAt = []byte(`{"a": 1}`), 3, 7, time.Unix(1_700_000_000, 0)
 		j.ExpiresIn, j.Timeout, j.Backoff = 2*time.Hour, 90*time.Second, "fixed 5s"
 		j.Tags, j.Metadata, j.Trace, j.Parent = []string{"x", "y"}, map[string]string{"m": "n"}, "00-trace", parent
+		j.Mode = job.Spawned
 	}
 }
 
@@ -35,7 +36,7 @@ func TestJobStatusTellsAllOfAJobInEveryState(t *testing.T) {
 			name := fmt.Sprintf("%s (log row in jobs_kept: %v)", state, kept)
 			if r.State != state || r.Kind != "k" || r.Queue != "q" || r.Priority != 3 || r.MaxAttempts != 7 ||
 				string(r.Payload) != `{"a": 1}` || r.Timeout != 90*time.Second || r.Backoff != job.Fixed(5*time.Second) ||
-				fmt.Sprint(r.Tags) != "[x y]" || fmt.Sprint(r.Metadata) != "map[m:n]" || r.Trace != "00-trace" || r.ParentID != parent ||
+				fmt.Sprint(r.Tags) != "[x y]" || fmt.Sprint(r.Metadata) != "map[m:n]" || r.Trace != "00-trace" || r.ParentID != parent || r.Mode != job.Spawned ||
 				r.EnqueuedAt.IsZero() || !r.ScheduledAt.Equal(time.Unix(1_700_000_000, 0)) || r.ExpiresAt.IsZero() {
 				t.Errorf("%s: got %+v", name, r)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/job"
+	"github.com/weirq/weir/pkg/pgstore"
 	"github.com/weirq/weir/pkg/sweeper"
 )
 
@@ -40,6 +41,35 @@ func TestJobsOfADeadProcessStartElsewhereWithTheirAttemptBack(t *testing.T) {
 	}
 	if again := s.claim(s.worker(time.Minute), 1000); len(again) != 230 || again[0].Attempt != 1 {
 		t.Errorf("claimed again: %d", len(again))
+	}
+}
+
+// rescan: the rounds after the mark ask for all dead sessions, and so does another sweeper that has not marked it.
+func TestAClaimThatCommitsAfterItsProcessWasGivenUpIsRecovered(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testenv.RedisNone)
+	id := s.enqueue(1)[0]
+	w := s.worker(time.Minute)
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	claim := pgstore.ClaimRequest{Session: w, Queues: []pgstore.ClaimQueue{{Name: "q", Slots: 1}}, Kinds: []string{"k"}}
+	if got, err := s.store.On(tx).Claim(t.Context(), claim); err != nil || len(got.Jobs) != 1 {
+		t.Fatalf("claimed %+v, %v", got.Jobs, err)
+	}
+	s.die(w)
+	for range 2 {
+		if n := s.duty(s.sweeper(sweeper.Config{}), "recover"); n != 0 {
+			t.Errorf("recovered %d before the claim was committed", n)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.duty(s.sweeper(sweeper.Config{}), "recover"); n != 1 || s.row(id).State != job.Available {
+		t.Errorf("recovered %d after it, the job is %s", n, s.row(id).State)
 	}
 }
 

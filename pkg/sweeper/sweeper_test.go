@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/client"
+	"github.com/weirq/weir/pkg/coord"
 	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/pgstore"
 	"github.com/weirq/weir/pkg/sweeper"
@@ -125,6 +126,36 @@ func TestExpiredJobsEndAndAreToldOf(t *testing.T) {
 	}
 	if r := s.row(kept); r.State != job.Available {
 		t.Errorf("state %s of one whose time has not come", r.State)
+	}
+}
+
+func TestWhatAnExpiredJobHadReservedOfARateIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testenv.RedisReal)
+	ids := s.enqueue(4, func(_ int, j *pgstore.NewJob) {
+		j.Keys = []job.Key{job.Rate("stripe", 1, 10*time.Second), job.Rate("b c", 100, time.Second)}
+	})
+	// wait returns how long a job has to wait by Redis, as a worker asks it.
+	wait := func(id job.ID) time.Duration {
+		t.Helper()
+		one := coord.RateJob{Member: id.String() + ":1", Rates: []coord.RateKey{{Name: "stripe", N: 1, Per: 10 * time.Second, Weight: 1}}}
+		waits, _, err := s.c.Bus().Reserve(t.Context(), []coord.RateJob{one}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return waits[0]
+	}
+	wait(ids[0])
+	second, third := wait(ids[1]), wait(ids[2])
+	if second <= 0 || third < second+5*time.Second {
+		t.Fatalf("the second and the third wait %v and %v, want one window more each", second, third)
+	}
+	s.exec(`UPDATE weir.live SET expires_at = clock_timestamp() - interval '1 s' WHERE id = $1`, [16]byte(ids[1]))
+	if n := s.duty(s.sweeper(sweeper.Config{}), "expire"); n != 1 {
+		t.Fatalf("%d jobs expired, want 1", n)
+	}
+	if fourth := wait(ids[3]); fourth > second {
+		t.Errorf("the last waits %v, want the %v of the one that has expired", fourth, second)
 	}
 }
 

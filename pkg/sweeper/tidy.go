@@ -34,9 +34,14 @@ func (s *Sweeper) expireOnce(ctx context.Context) (n int, err error) {
 			return n, err
 		}
 		s.expired(jobs)
+		var rates []pgstore.RatesOf
 		for _, e := range jobs {
 			freed = append(freed, e.Freed...)
+			if len(e.Rates) > 0 {
+				rates = append(rates, pgstore.RatesOf{ID: e.ID, Fence: e.Fence, Rates: e.Rates})
+			}
 		}
+		s.client.Unreserve(ctx, rates)
 		n += len(jobs)
 		if len(jobs) < expireBatch || ctx.Err() != nil {
 			return n, nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weirq/weir/internal/testenv"
+	"github.com/weirq/weir/pkg/client"
 	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/worker"
 )
@@ -195,22 +196,24 @@ func TestCommandsAndWebhooksThatCannotBeMeantPanic(t *testing.T) {
 }
 
 func ExampleHandleCommand() {
-	t := &exampleT{}
-	defer t.end()
-	r := setup(t, testenv.RedisNone)
-	w, err := worker.New(r.Client, worker.Config{})
-	if err != nil {
-		panic(err)
-	}
-	worker.HandleCommand(w, "shout", worker.Command{Args: []string{"tr", "a-z", "A-Z"}})
-	if _, err := r.Enqueue(context.Background(), job.Raw{Name: "shout", Payload: json.RawMessage(`"hello"`)}); err != nil {
-		panic(err)
-	}
-	n, err := w.Drain(context.Background(), worker.DrainOptions{})
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(n.Completed)
+	withAndWithoutRedis(func(ctx context.Context, c *client.Client) {
+		w, err := worker.New(c, worker.Config{})
+		if err != nil {
+			panic(err)
+		}
+		worker.HandleCommand(w, "shout", worker.Command{Args: []string{"tr", "a-z", "A-Z"}}) // the payload is its stdin
+		e, err := c.Enqueue(ctx, job.Raw{Name: "shout", Payload: json.RawMessage(`"hello"`)})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := w.Drain(ctx, worker.DrainOptions{}); err != nil {
+			panic(err)
+		}
+		fmt.Println(client.Await[string](ctx, c, e.ID)) // what it printed
+	})
 	// Output:
-	// 1
+	// mode miniredis
+	// HELLO <nil>
+	// mode none
+	// HELLO <nil>
 }

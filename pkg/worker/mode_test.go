@@ -334,28 +334,32 @@ func TestAChildSeesNothingOfTheWorkersEnvironment(t *testing.T) {
 }
 
 func Example_modes() {
-	t := &exampleT{}
-	defer t.end()
-	r := setup(t, testenv.RedisNone)
-	cfg := worker.Config{}
-	r.withChildren()(&cfg)
-	w, err := worker.New(r.Client, cfg)
-	if err != nil {
-		panic(err)
+	for _, mode := range []testenv.RedisMode{testenv.RedisMini, testenv.RedisNone} {
+		t := &exampleT{}
+		r := setup(t, mode)
+		cfg := worker.Config{}
+		r.withChildren()(&cfg)
+		w, err := worker.New(r.Client, cfg)
+		if err != nil {
+			panic(err)
+		}
+		handleTrials(w, r.pool) // trial is forked: HandlerOptions{Mode: job.Forked}
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		e, err := r.Enqueue(ctx, trial{Do: "exit", N: 3}, job.Options{MaxAttempts: 1}) // its handler calls os.Exit(3)
+		if err != nil {
+			panic(err)
+		}
+		_, err = client.Await[string](ctx, r.Client, e.ID)
+		fmt.Printf("%s: %s\n", mode, err.(*job.FailedError).Message)
+		stop()
+		fmt.Println(<-ended)
+		t.end()
 	}
-	handleTrials(w, r.pool) // trial is forked: HandlerOptions{Mode: job.Forked}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- w.Run(ctx) }()
-	e, err := r.Enqueue(ctx, trial{Do: "exit", N: 3}, job.Options{MaxAttempts: 1}) // its handler calls os.Exit(3)
-	if err != nil {
-		panic(err)
-	}
-	_, err = client.Await[string](ctx, r.Client, e.ID)
-	fmt.Println(err.(*job.FailedError).Message)
-	stop()
-	fmt.Println(<-ended)
 	// Output:
-	// child exited with status 3: about to leave
+	// miniredis: child exited with status 3: about to leave
+	// <nil>
+	// none: child exited with status 3: about to leave
 	// <nil>
 }

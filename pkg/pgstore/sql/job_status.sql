@@ -9,7 +9,7 @@ SELECT l.id, l.kind, l.queue, l.priority,
   coalesce(j.enqueued_at, k.enqueued_at) AS enqueued_at, coalesce(j.scheduled_at, k.scheduled_at) AS scheduled_at,
   coalesce(j.payload, k.payload) AS payload, coalesce(j.timeout_ms, k.timeout_ms) AS timeout_ms,
   coalesce(j.backoff, k.backoff) AS backoff, coalesce(j.tags, k.tags) AS tags, coalesce(j.metadata, k.metadata) AS metadata,
-  coalesce(j.trace, k.trace) AS trace, coalesce(j.parent_id, k.parent_id) AS parent_id, l.keys, l.key_limits, l.rates, l.blocked_on
+  coalesce(j.trace, k.trace) AS trace, coalesce(j.parent_id, k.parent_id) AS parent_id, l.keys, l.key_limits, l.rates, l.blocked_on, l.mode
 FROM weir.live AS l LEFT JOIN weir.jobs AS j ON j.id = l.id LEFT JOIN weir.jobs_kept AS k ON k.id = l.id
 UNION ALL
 SELECT o.id, coalesce(j.kind, k.kind, ''), o.queue, coalesce(j.priority, k.priority, 5::smallint), 'completed', o.attempt,
@@ -18,12 +18,13 @@ SELECT o.id, coalesce(j.kind, k.kind, ''), o.queue, coalesce(j.priority, k.prior
   coalesce(j.enqueued_at, k.enqueued_at), coalesce(j.scheduled_at, k.scheduled_at),
   coalesce(j.payload, k.payload), coalesce(j.timeout_ms, k.timeout_ms), coalesce(j.backoff, k.backoff),
   coalesce(j.tags, k.tags), coalesce(j.metadata, k.metadata), coalesce(j.trace, k.trace), coalesce(j.parent_id, k.parent_id),
-  coalesce(j.keys, k.keys), coalesce(j.key_limits, k.key_limits), coalesce(j.rates, k.rates), NULL
+  coalesce(j.keys, k.keys), coalesce(j.key_limits, k.key_limits), coalesce(j.rates, k.rates), NULL,
+  coalesce(j.mode, k.mode, 0::smallint)
 FROM weir.outcomes AS o LEFT JOIN weir.jobs AS j ON j.id = o.id LEFT JOIN weir.jobs_kept AS k ON k.id = o.id
 UNION ALL
 SELECT d.id, d.kind, d.queue, d.priority,
   CASE d.state WHEN 1 THEN 'discarded' WHEN 2 THEN 'cancelled' ELSE 'expired' END, d.attempt, d.max_attempts, d.crashes,
   d.fence, d.session, NULL, d.claimed_at, d.finished_at, d.expires_at, 0::smallint, NULL, d.error,
   d.enqueued_at, d.scheduled_at, d.payload, d.timeout_ms, d.backoff, d.tags, d.metadata, d.trace, d.parent_id,
-  d.keys, d.key_limits, d.rates, NULL
+  d.keys, d.key_limits, d.rates, NULL, d.mode
 FROM weir.dead AS d;
