@@ -28,7 +28,7 @@ type enqueueFlags struct {
 	tags, meta                []string
 	keys, limits, rates       []string
 	unique                    uniqueFlags
-	onDiscard                 string
+	onDiscard, mode           string
 }
 
 // wait is how long --wait waits; zero: not at all. It looks like a flag without a value, and may have one.
@@ -76,6 +76,7 @@ func enqueueCommand(a *app) *cobra.Command {
 	flags.StringArrayVar(&f.rates, "rate", nil, "NAME=N/PER[*WEIGHT]: at most N starts in a\nwindow, such as stripe=100/s")
 	f.unique.on(flags)
 	flags.StringVar(&f.onDiscard, "on-discard", "", "add a job of this `KIND` if it is discarded")
+	flags.StringVar(&f.mode, "mode", "", "the least isolation that it asks for: inline,\nforked or spawned (default: its handler's)")
 	flags.StringArrayVar(&f.tags, "tag", nil, "a tag; may be repeated")
 	flags.StringArrayVar(&f.meta, "meta", nil, "name=value; may be repeated")
 	flags.Var(&f.wait, "wait", "wait for the end and print the result;\n--wait=30s: at most so long")
@@ -208,6 +209,11 @@ func (f *enqueueFlags) options() (o job.Options, err error) {
 		return o, err
 	}
 	o.OnDiscard = f.onDiscard
+	if f.mode != "" {
+		if o.Mode, err = job.ParseMode(f.mode); err != nil {
+			return o, err
+		}
+	}
 	if o.Unique, err = f.unique.option(); err != nil {
 		return o, err
 	}

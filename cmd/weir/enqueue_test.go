@@ -121,6 +121,7 @@ func TestUniqueFlagsThatCannotBeMeantAreRefused(t *testing.T) {
 		{"--unique=", "weir: --unique is empty, want a key\n-> weir enqueue --help\n"},
 		{"--unique weir.a", "Unique is"},
 		{"--on-discard a!b", "OnDiscard is"},
+		{"--mode threaded", `Mode is "threaded", want inline, forked or spawned`},
 	} {
 		r := c.do(append([]string{"enqueue", "report"}, strings.Fields(test.flags)...)...)
 		if r.code != exitUsage || !strings.Contains(r.err, test.want) {
