@@ -102,6 +102,9 @@ func (p *Postgres) start(ctx context.Context) error {
 	if err := p.place.openLog(); err != nil {
 		return err
 	}
+	if err := p.as.own(p.place.log.Name()); err != nil { // pg_basebackup reads all files of the directory
+		return err
+	}
 	return withPort(p.cfg.Port, func(port int) error {
 		p.port = port
 		return p.launch(ctx)

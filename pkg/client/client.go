@@ -29,7 +29,8 @@ type Config struct {
 	Redis redis.UniversalClient
 	// Pooler says that a transaction-pooling PgBouncer is between: no named prepared statements are used.
 	Pooler bool
-	// Timeout bounds a statement, and the waiting and trying again before one, by the local clock. Zero means 10s.
+	// Timeout bounds a statement, and the waiting and trying again before one, by the local clock. Zero means 10s. A connection
+	// is waited for a second at least.
 	Timeout time.Duration
 	// RedisTimeout bounds one command to Redis. Zero means 100ms.
 	RedisTimeout time.Duration

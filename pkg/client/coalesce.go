@@ -17,6 +17,9 @@ import (
 // maxFlushers is how many statements of single jobs are under way at once: while one commits the next is filled.
 const maxFlushers = 2
 
+// leastWait is how long a flusher waits for a connection though the time of its oldest job is up.
+const leastWait = time.Second
+
 // coalescer gathers the jobs of concurrent Enqueue calls. A flusher takes all that waits as soon as it has a connection;
 // what arrives while it is at work goes with the next one. Flushers end when nothing waits.
 type coalescer struct {
@@ -138,6 +141,11 @@ func (q *coalescer) flush() error {
 	first, ok := q.deadline()
 	if !ok {
 		return nil
+	}
+	// Never for less than a moment: after an outage under load somebody's time has always just run out, and a connection that
+	// has to be made takes longer than what the next one has left. Nobody would ever get one.
+	if least := time.Now().Add(leastWait); first.Before(least) {
+		first = least
 	}
 	conn, err := q.client.acquire(context.Background(), first)
 	if err != nil {

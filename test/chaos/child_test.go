@@ -54,6 +54,8 @@ type spec struct {
 	TraceClaims    bool
 	Rate           int // producer: jobs a second
 	Job            work
+	Mix            bool // producer: of all kinds, see mixture
+	Gauge          bool // write down each second how many goroutines there are
 	ClientTimeout  time.Duration
 	Book           string        // URL of the database with the book, past proxies; empty: no jobs with keys run here
 	Patience       time.Duration // with Redis; zero: the default
@@ -124,6 +126,9 @@ func (s *spec) run(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
+	if s.Gauge {
+		go s.gauge(ctx)
+	}
 	switch s.Role {
 	case "worker":
 		return s.work(ctx, c, l)
@@ -134,7 +139,7 @@ func (s *spec) run(ctx context.Context) error {
 		}
 		return sw.Run(ctx)
 	case "producer":
-		(&producer{client: c, ledger: l, args: s.Job}).run(ctx, s.Rate)
+		(&producer{client: c, ledger: l, args: s.Job, mix: s.Mix}).run(ctx, s.Rate)
 		return nil
 	}
 	return fmt.Errorf("unknown role %q", s.Role)

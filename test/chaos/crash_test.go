@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,7 +59,50 @@ func TestJobsOfAKilledWorkerRunAgainWithinALeaseAndASweep(t *testing.T) {
 	}
 }
 
-// crew keeps workers running: one that dies is started again, as a supervisor would.
+// All workers die at once, under load, and jobs go on coming while there is none. Others that start later run them all: what
+// was running once more, without an attempt used, all else once. Short: no workers for 2 s instead of a minute.
+func TestAllWorkersDieAndOthersComeLater(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.sweeper("sweeper")
+	first := []*process{r.worker("first0", slots(10)), r.worker("first1", slots(10)), r.worker("first2", slots(10))}
+	gate, open := r.gate()
+	running := r.enqueueMany(30, work{Gate: gate}, job.Options{MaxAttempts: 1})
+	r.starts(running, 1)
+	waiting := r.enqueueMany(100, work{}, job.Options{MaxAttempts: 1})
+	for _, p := range first {
+		p.signal(syscall.SIGKILL)
+	}
+	for _, p := range first {
+		<-p.done
+	}
+	waiting = append(waiting, r.enqueueMany(100, work{}, job.Options{MaxAttempts: 1})...)
+	pause(pick(2*time.Second, time.Minute))
+	if n := len(readLedgers(t, r.dir).of(ended)); n != 0 {
+		t.Fatalf("%d jobs have ended without a worker", n)
+	}
+	open()
+	came := time.Now()
+	r.worker("later0", slots(20))
+	r.worker("later1", slots(20))
+	r.starts(waiting, 1)
+	var last time.Duration
+	for _, at := range r.starts(running, 2) {
+		last = max(last, at.Sub(came))
+	}
+	r.awaitEmpty(4 * lease())
+	t.Logf("all that was running has started again %v after others came", last)
+	if n := r.check(audit{starts: 2}); n != len(running) {
+		t.Errorf("%d jobs ran again, want %d", n, len(running))
+	}
+	for _, e := range readLedgers(t, r.dir).of(started, "later") {
+		if e.Attempt != 1 {
+			t.Errorf("job %s runs as attempt %d, want 1", e.ID, e.Attempt)
+		}
+	}
+}
+
+// crew keeps processes running: one that dies is started again, as a supervisor would.
 type crew struct {
 	rig    *rig
 	mu     sync.Mutex
@@ -69,27 +113,33 @@ type crew struct {
 }
 
 func (r *rig) crew(n, slots int) *crew {
+	list := make([]spec, n)
+	for i := range list {
+		list[i] = spec{Role: "worker", Name: fmt.Sprintf("worker%d", i), Queues: map[string]int{"default": slots}}
+	}
+	return r.keep(list...)
+}
+
+// keep starts a process for each spec, and another when it dies.
+func (r *rig) keep(list ...spec) *crew {
 	c := &crew{rig: r}
-	for i := range n {
-		c.wg.Go(func() { c.keep(fmt.Sprintf("worker%d", i), slots) })
+	for _, s := range list {
+		c.wg.Go(func() { c.keep(r.filled(s)) })
 	}
 	r.t.Cleanup(c.end)
 	return c
 }
 
-func (c *crew) keep(name string, slots int) {
+func (c *crew) keep(s spec) {
 	for {
 		c.mu.Lock()
 		if c.ended {
 			c.mu.Unlock()
 			return
 		}
-		p, err := c.rig.spawn(spec{
-			Role: "worker", Name: name, Postgres: c.rig.url, Redis: c.rig.redisURL, Namespace: c.rig.namespace, Dir: c.rig.dir,
-			Queues: map[string]int{"default": slots}, Lease: lease(),
-		}, nil)
+		p, err := c.rig.spawn(s, nil)
 		if err != nil {
-			c.rig.t.Errorf("start %s: %v", name, err)
+			c.rig.t.Errorf("start %s: %v", s.Name, err)
 			c.mu.Unlock()
 			return
 		}
@@ -113,6 +163,18 @@ func (c *crew) end() {
 		p.end()
 	}
 	c.wg.Wait()
+}
+
+// alive returns those that run.
+func (c *crew) alive() (out []*process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.all {
+		if p.isRunning() {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func (c *crew) died() int {

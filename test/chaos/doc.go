@@ -4,7 +4,9 @@
 //	go test ./test/chaos           the short forms: a lease of 4 s, bounds with 4 s to spare, some minutes
 //	go test ./test/chaos -long     the literal numbers of the promises: a lease of 15 s, up to ten minutes a test
 //
-// (or WEIR_TEST_LONG=1.) A short form shortens the waiting, never the property.
+// (or WEIR_TEST_LONG=1.) A short form shortens the waiting, never the property. README.md lists the faults, with the test
+// of each and what came of it. TestSoak brings about most of them at random, with -long for half an hour (or -soak 2h), and
+// then nothing may have grown.
 //
 // # The oracle
 //

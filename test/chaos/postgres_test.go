@@ -109,13 +109,17 @@ func (r *rig) load(rate int, args work, more ...func(*pgxpool.Config)) *load {
 
 // rate returns events a second between two times.
 func (a account) rate(from, to time.Time) float64 {
-	n := 0
+	return float64(a.count(from, to)) / to.Sub(from).Seconds()
+}
+
+// count returns how many events there are between two times.
+func (a account) count(from, to time.Time) (n int) {
 	for _, e := range a {
 		if !e.At.Before(from) && e.At.Before(to) {
 			n++
 		}
 	}
-	return float64(n) / to.Sub(from).Seconds()
+	return n
 }
 
 // Short: four seconds of load before and after instead of twenty, and half of the rate instead of 0.8.

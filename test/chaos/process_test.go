@@ -32,6 +32,17 @@ type process struct {
 // start starts a process and returns at once. What s leaves open is filled in from the rig.
 func (r *rig) start(s spec, env ...string) *process {
 	r.t.Helper()
+	s = r.filled(s)
+	p, err := r.spawn(s, env)
+	if err != nil {
+		r.t.Fatalf("start %s: %v", s.Name, err)
+	}
+	r.t.Cleanup(p.end)
+	return p
+}
+
+// filled returns s with what it leaves open from the rig.
+func (r *rig) filled(s spec) spec {
 	if s.Postgres == "" {
 		s.Postgres = r.url
 	}
@@ -45,12 +56,7 @@ func (r *rig) start(s spec, env ...string) *process {
 		s.Queues = map[string]int{"default": 10}
 	}
 	s.Namespace, s.Dir, s.Pooler = r.namespace, r.dir, r.pooler
-	p, err := r.spawn(s, env)
-	if err != nil {
-		r.t.Fatalf("start %s: %v", s.Name, err)
-	}
-	r.t.Cleanup(p.end)
-	return p
+	return s
 }
 
 func (r *rig) spawn(s spec, env []string) (*process, error) {
@@ -108,9 +114,15 @@ func (r *rig) sweeper(name string, more ...func(*spec)) *process {
 		f(&s)
 	}
 	p := r.start(s)
-	testenv.Eventually(r.t, lease()+20*time.Second, func() bool { return p.logged("sweeper trusts itself") > 0 },
-		"%s does not trust itself", name)
+	p.awaitTrust()
 	return p
+}
+
+// awaitTrust waits until a sweeper trusts itself.
+func (p *process) awaitTrust() {
+	p.t.Helper()
+	testenv.Eventually(p.t, lease()+20*time.Second, func() bool { return p.logged("sweeper trusts itself") > 0 },
+		"%s does not trust itself", p.name)
 }
 
 func slots(n int) func(*spec) { return func(s *spec) { s.Queues = map[string]int{"default": n} } }

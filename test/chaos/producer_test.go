@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"syscall"
@@ -300,4 +301,30 @@ func TestRowsThatGoWhileTheirJobsRunAreDropped(t *testing.T) {
 	if code := w.wait(20 * time.Second); code != exitClean {
 		t.Errorf("the worker ended with code %d", code)
 	}
+}
+
+// B73, the producer's side: Postgres is away for longer than an enqueue waits, under a steady load. Enqueues fail meanwhile, and
+// succeed again as soon as it is back, though at every moment some of those that wait have just run out of time.
+// Short: away for 4 s with a timeout of a second instead of a minute and 10 s.
+func TestEnqueuesSucceedAgainAfterAnOutageLongerThanTheirTimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, privatePostgres())
+	r.worker("worker", slots(50))
+	p := r.start(spec{Role: "producer", Name: "producer", Rate: 200, ClientTimeout: pick(time.Second, 0)})
+	r.awaitEvents(20*time.Second, 100, acked)
+	must(t, r.postgres.Kill())
+	pause(pick(4*time.Second, time.Minute))
+	if n := len(readLedgers(t, r.dir).of(refused)); n == 0 {
+		t.Error("no enqueue has failed: the test proves nothing")
+	}
+	must(t, r.postgres.Restart(context.Background()))
+	back := time.Now()
+	testenv.Eventually(t, 6*time.Second+crowd(), func() bool {
+		return readLedgers(t, r.dir).of(acked).last().After(back)
+	}, "no enqueue succeeds after Postgres is back")
+	t.Logf("the first enqueue succeeds %v after Postgres is back", r.firstAfter(acked, back).Sub(back))
+	p.stop()
+	r.awaitEmpty(30 * time.Second)
+	r.check(audit{})
+	r.allAlive()
 }

@@ -4,6 +4,7 @@ package chaos_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -141,4 +142,36 @@ func TestACancelDuringALossOfRedisIsObeyed(t *testing.T) {
 	t.Logf("stopped after %v: %s", ends.last().Sub(asked), ends[0].Err)
 	r.awaitEmpty(5 * time.Second)
 	r.check(audit{dead: 1})
+}
+
+// P5: connections to Redis that stay open, and new ones that are accepted, while nothing comes through either way, and
+// nothing that was sent is ever delivered. Enqueues wait no longer than for one answer that does not come, jobs start within
+// the poll, and hints come back. There is no sweeper. Short: 5 s instead of 60 s.
+func TestHalfOpenConnectionsToRedisHoldNobodyUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, privateRedis())
+	link := testenv.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", r.redis.Port()))
+	r.redisURL = link.Through(t, r.redisURL)
+	r.client = r.clientOn(r.pool)
+	one, two := r.worker("one", slots(50)), r.worker("two", slots(50))
+	r.timed(100)
+	r.awaitEmpty(pollAlone + time.Second + crowd())
+	link.Silence(true)
+	began := time.Now()
+	during := r.timed(500)
+	pause(time.Until(began.Add(pick(5*time.Second, time.Minute))))
+	r.awaitEmpty(pollAlone + time.Second + crowd())
+	link.Silence(false)
+	r.awaitHints(time.Now())
+	r.awaitEmpty(10 * time.Second)
+	const answer = 100 * time.Millisecond // how long one may take, by default
+	t.Logf("an enqueue took %v at the median, %v at the most", quantile(during, 0.5), quantile(during, 1))
+	if p99, most := quantile(during, 0.99), answer+25*time.Millisecond+crowd()/20; p99 > most {
+		t.Errorf("the p99 of an enqueue is %v, at most %v", p99, most)
+	}
+	if worst, most := quantile(during, 1), 3*answer+crowd()/4; worst > most {
+		t.Errorf("an enqueue took %v, at most %v", worst, most)
+	}
+	r.stillRun(one, two)
+	r.check(audit{})
 }
