@@ -34,11 +34,13 @@ var keyedMutations = []struct {
 	{"lostKeeps", []cut{{"admit_v1", "WHILE cardinality(v_lost) + cardinality(v_left) > 0 LOOP", "WHILE false LOOP"}}, lostIsOvertaken},
 	{"batchOrder", []cut{{"lock_keys_v1", "p.rows + p.before", "p.rows"}}, batchOvertakes},
 	{"olderBlocked", []cut{{"lock_keys_v1", "ELSE p.rows + p.before + weir.ahead_v1(p.key, p.line_at, p.id, p.most) < p.most", "ELSE true"}}, blockedIsOvertaken},
+	{"olderBlocked, alone with its lock", []cut{{"admit_v1", "OR (SELECT b.state FROM weir.live AS b WHERE b.state = 2 AND b.keys[1] = w.key LIMIT 1) IS NOT NULL", ""}}, waiterOfAFreeLockIsOvertaken},
+	{"a refusal counts, alone with its lock", []cut{{"admit_v1", "WHERE w.refused OR (SELECT k.slot", "WHERE (SELECT k.slot"}}, refusalIsForgotten},
 	{"ownRow", []cut{{"lock_keys_v1", "WHEN p.owned THEN p.rows <= p.most", "WHEN false THEN false"}}, reservationIsWorthless},
 	{"ownRowLimit", []cut{{"lock_keys_v1", "WHEN p.owned THEN p.rows <= p.most", "WHEN p.owned THEN true"}}, reservationPassesLimit},
 	{"limitCount", []cut{{"lock_keys_v1", "FROM weir.locks AS x WHERE x.key = w.key) AS k", "FROM weir.locks AS x WHERE x.key = w.key AND x.slot < 1) AS k"}}, higherSlotIsForgotten},
 	{"limitCount of the hand-over", []cut{{"finish_keyed_v1", "k.rows - k.freed + v_kept + 1 >", "v_kept + 1 >"}}, handoverPassesLimit},
-	{"pgReserve", []cut{{"pass_v1", "weir.lock_keys_v1(a.id, a.line, a.fence, a.key, a.own, a.n, a.alone, a.refused, a.run, true, p_reserve_ms, false) AS k\n      WHERE k.got", "unnest(a.id) AS k (job_id)"}}, reservedIsOvertaken},
+	{"pgReserve", []cut{{"pass_v1", "weir.lock_keys_v1(a.id, a.line, a.fence, a.key, a.own, a.n, a.refused, a.run, true, p_reserve_ms, false) AS k\n      WHERE k.got", "unnest(a.id) AS k (job_id)"}}, reservedIsOvertaken},
 	{"lockIfFree", []cut{{"pass_v1", "ARRAY(SELECT weir.heads_v1(p_key, 20))", "ARRAY(SELECT l.id FROM weir.live AS l WHERE l.state = 2 AND l.keys[1] = p_key ORDER BY l.line_at LIMIT 1)"}}, passLocksInVain},
 	{"passWaits", []cut{{"pass_v1", "ORDER BY l.id FOR UPDATE", "ORDER BY l.id FOR UPDATE SKIP LOCKED"}}, passDoesNotWait},
 	{"passLoop", []cut{{"pass_v1", "cardinality(v_had) < cardinality(v_heads) OR cardinality(v_heads) = 20", "false"}}, passStopsEarly},
@@ -219,6 +221,29 @@ func blockedIsOvertaken(b *bench) string {
 	newer := b.keyed("a")
 	if got := b.admit(s, newer); ran(got.Jobs, newer) {
 		return "a newer job took a key that a blocked one waits for"
+	}
+	return ""
+}
+
+// waiterOfAFreeLockIsOvertaken: the lock was freed a moment ago and has not been passed on.
+func waiterOfAFreeLockIsOvertaken(b *bench) string {
+	s := b.session()
+	b.admitted(s, b.keyed("a"))
+	b.admit(s, b.keyed("a"))
+	b.exec("DELETE FROM weir.locks")
+	newer := b.keyed("a")
+	if got := b.admit(s, newer); ran(got.Jobs, newer) {
+		return "a newer job took a free key before the one that waits for it"
+	}
+	return ""
+}
+
+func refusalIsForgotten(b *bench) string {
+	id := b.keyed("a")
+	got, err := b.store.Admit(b.ctx, b.session(), []pgstore.AdmitJob{{ID: id, Refused: "a"}}, serves(0))
+	b.must(err)
+	if ran(got.Jobs, id) || len(got.Recheck) == 0 {
+		return "a job that Redis refused was tried, or is owed no second look"
 	}
 	return ""
 }

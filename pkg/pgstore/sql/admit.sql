@@ -138,16 +138,16 @@ BEGIN
   IF v_left <> '{}' OR cardinality(v_ids) <> v_had OR v_bare IS NOT NULL THEN
     v_ids := ARRAY(SELECT i FROM unnest(v_ids) AS i WHERE i <> ALL (v_left));
     SELECT array_agg(l.id), array_agg(l.line_at), array_agg(l.fence), array_agg(u.key), array_agg(coalesce(u.own, 1)), array_agg(u.n),
-      array_agg(cardinality(l.keys) = 1), array_agg(coalesce(t.refused = u.key, false))
+      array_agg(coalesce(t.refused = u.key, false))
     FROM unnest(v_ids) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
       LEFT JOIN unnest(p_ids, p_refused) AS t (id, refused) ON t.id = i.id
       CROSS JOIN LATERAL unnest(l.keys, l.key_limits) WITH ORDINALITY AS u (key, own, n)
-    INTO w_id, w_line, w_fence, w_key, w_own, w_n, w_alone, w_refused;
+    INTO w_id, w_line, w_fence, w_key, w_own, w_n, w_refused;
   END IF;
   IF w_id IS NOT NULL THEN
     WITH decided AS (
       SELECT k.job_id, k.got, k.busy, k.gave_up
-      FROM weir.lock_keys_v1(w_id, w_line, w_fence, w_key, w_own, w_n, w_alone, w_refused, array_fill(1, ARRAY[cardinality(w_id)]), false, p_reserve_ms, v_plain) AS k
+      FROM weir.lock_keys_v1(w_id, w_line, w_fence, w_key, w_own, w_n, w_refused, array_fill(1, ARRAY[cardinality(w_id)]), false, p_reserve_ms, v_plain) AS k
     )
     SELECT array_agg(d.job_id) FILTER (WHERE d.got), array_agg(d.job_id) FILTER (WHERE NOT d.got), array_agg(d.busy) FILTER (WHERE NOT d.got),
       v_freed || ARRAY(SELECT unnest(e.gave_up) FROM decided AS e WHERE e.gave_up IS NOT NULL)

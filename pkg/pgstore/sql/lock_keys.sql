@@ -1,7 +1,7 @@
 -- lock_keys: decides which of some jobs get all their locks, and writes the lock rows: all of a job or none. The arrays run in
 -- step, an element for each job and lock: $1 its id, $2 place in line, $3 fence, $4 a lock, $5 the job's number for it, $6 which of
--- its locks it is, $7 whether it is the only one, $8 whether Redis says that it is busy, $9 1 for a job that is about to run, 0
--- for a reservation; $10 whether the jobs are blocked, $11 how long a reservation lasts in ms; $12 whether the caller has seen that
+-- its locks it is, $7 whether Redis says that it is busy, $8 1 for a job that is about to run, 0
+-- for a reservation; $9 whether the jobs are blocked, $10 how long a reservation lasts in ms; $11 whether the caller has seen that
 -- each is alone with its only lock, which is free. Their live rows are locked.
 -- Returns each job, whether it got its locks, and else the first that it did not get and those that it had and gives up: who is
 -- blocked holds nothing.
@@ -12,7 +12,7 @@
 -- for; in the order of (key, slot), one statement a transaction, so that two that meet do not deadlock. Who loses a slot to a
 -- quicker one is refused although another may be free: the re-check looks again. Nobody waits for a live row after this.
 CREATE FUNCTION weir.lock_keys_v1(
-  p_id uuid[], p_line timestamptz[], p_fence int[], p_key text[], p_own int[], p_n bigint[], p_alone boolean[], p_refused boolean[],
+  p_id uuid[], p_line timestamptz[], p_fence int[], p_key text[], p_own int[], p_n bigint[], p_refused boolean[],
   p_run int[], p_blocked boolean, p_reserve_ms bigint, p_plain boolean
 ) RETURNS TABLE (job_id uuid, got boolean, busy text, gave_up text[])
 LANGUAGE plpgsql VOLATILE ROWS 100

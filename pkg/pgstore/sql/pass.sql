@@ -49,11 +49,11 @@ BEGIN
     END LOOP;
     SELECT ARRAY(SELECT k.job_id FROM (
         SELECT array_agg(l.id) AS id, array_agg(l.line_at) AS line, array_agg(l.fence) AS fence, array_agg(u.key) AS key,
-          array_agg(coalesce(u.own, 1)) AS own, array_agg(u.n) AS n, array_agg(cardinality(l.keys) = 1) AS alone,
+          array_agg(coalesce(u.own, 1)) AS own, array_agg(u.n) AS n,
           array_agg(false) AS refused, array_agg(i.run) AS run
         FROM unnest(v_ids, v_run) AS i (id, run) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
           CROSS JOIN LATERAL unnest(l.keys, l.key_limits) WITH ORDINALITY AS u (key, own, n)) AS a,
-      weir.lock_keys_v1(a.id, a.line, a.fence, a.key, a.own, a.n, a.alone, a.refused, a.run, true, p_reserve_ms, false) AS k
+      weir.lock_keys_v1(a.id, a.line, a.fence, a.key, a.own, a.n, a.refused, a.run, true, p_reserve_ms, false) AS k
       WHERE k.got)
     INTO v_had;
     r.again := cardinality(v_had) < cardinality(v_heads) OR cardinality(v_heads) = 20;
