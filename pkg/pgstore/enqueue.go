@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/weirq/weir/pkg/job"
 )
 
@@ -57,12 +59,15 @@ func (s *Store) Enqueue(ctx context.Context, jobs []NewJob) (Enqueued, error) {
 	for i := range jobs {
 		fresh = fresh && !jobs[i].Known
 	}
+	a := arraysOf(jobs)
+	if fresh && a.isPlain() && s.mode == pgx.QueryExecModeCacheStatement { // not prepared, its plan costs more than it saves
+		return s.enqueuePlain(ctx, a)
+	}
 	var (
 		out   Enqueued
 		least *time.Time
 		dups  [][16]byte
 	)
-	a := arraysOf(jobs)
 	args := []any{
 		a.ids, a.kinds, a.queues, a.payloads, a.priorities, a.maxAttempts, a.delays, a.scheduled, a.expires, a.timeouts, a.backoffs,
 		a.tags, a.metadata, a.traces, a.parents, fresh,
@@ -82,6 +87,32 @@ func (s *Store) Enqueue(ctx context.Context, jobs []NewJob) (Enqueued, error) {
 		for _, id := range dups {
 			out.Duplicates[id] = true
 		}
+	}
+	return out, nil
+}
+
+// enqueuePlain inserts jobs of which enqueue_plain.sql can say all.
+func (s *Store) enqueuePlain(ctx context.Context, a *arrays) (Enqueued, error) {
+	rows, err := s.db.Query(ctx, s.sql["enqueue_plain"], s.mode,
+		a.ids, a.kinds, a.queues, a.payloads, a.priorities, a.maxAttempts, a.timeouts, a.traces, a.parents)
+	if err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %d jobs: %w", len(a.ids), Classify(err))
+	}
+	defer rows.Close()
+	var out Enqueued
+	for rows.Next() {
+		if out.Inserted++; out.Inserted > 1 {
+			continue // the first is the least
+		}
+		if err := rows.Scan(&out.LeastReady, &out.Now); err != nil {
+			return Enqueued{}, fmt.Errorf("enqueue %d jobs: %w", len(a.ids), err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return Enqueued{}, fmt.Errorf("enqueue %d jobs: %w", len(a.ids), Classify(err))
+	}
+	if out.Inserted < len(a.ids) {
+		return Enqueued{}, fmt.Errorf("enqueue %d jobs: %w", len(a.ids), ErrClockAhead)
 	}
 	return out, nil
 }
@@ -108,6 +139,12 @@ type arrays struct {
 	rates       []*string
 	modes       []*int16
 	failures    []*string
+}
+
+// isPlain reports whether no job needs a column that enqueue_plain.sql leaves out.
+func (a *arrays) isPlain() bool {
+	return a.delays == nil && a.scheduled == nil && a.expires == nil && a.backoffs == nil && a.tags == nil && a.metadata == nil &&
+		a.locks == nil && a.rates == nil && a.modes == nil && a.failures == nil
 }
 
 func arraysOf(jobs []NewJob) *arrays {
