@@ -41,6 +41,7 @@ type ClaimQueue struct {
 	Slots  int              // jobs wanted at most, candidates among them; 0: none
 	Starts [Ranges]Position // of each range
 	Mode   job.Mode         // the most isolated that is accepted
+	Alone  int              // slots kept for jobs with keys: so many that are alone with their only lock are taken at once
 }
 
 // ClaimRequest says what a process can take.
@@ -91,7 +92,7 @@ type Claimed struct {
 	// Contended says that a queue was left alone, its scans not made, since many were claiming from it: come back in a
 	// few milliseconds.
 	Contended bool
-	// Candidates are jobs with keys, for Admit: not claimed and not locked. Sorted as Jobs; together with those they are at
+	// Candidates are jobs with keys, for Admit: not claimed and not locked, but for those of ClaimQueue.Alone, which are in Jobs. Sorted as Jobs; together with those they are at
 	// most the slots that were asked for, and the first of both.
 	Candidates []Candidate
 	// Limited says that a limit of a queue for the whole fleet cut its scans: another claim brings more only after a job of
@@ -101,18 +102,18 @@ type Claimed struct {
 
 const claimColumns = `id, kind, queue, priority, attempt, max_attempts, crashes, fence, ready_at, claimed_at, expires_at,
  missing, payload, enqueued_at, scheduled_at, timeout_ms, backoff, tags, metadata, trace, parent_id,
- db_now, next_at, scans, snap, xid, held, contended, limited, mode`
+ db_now, next_at, scans, snap, xid, held, contended, limited, mode, keys, key_limits`
 
 // Claim takes due jobs for a session. ErrSessionLost means that the session was given away. After any other error the
 // jobs may have been claimed: Held tells.
 func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	names, slots, modes := make([]string, len(req.Queues)), make([]int32, len(req.Queues)), make([]int16, len(req.Queues))
+	names, slots, modes, alone := make([]string, len(req.Queues)), make([]int32, len(req.Queues)), make([]int16, len(req.Queues)), make([]int32, len(req.Queues))
 	starts := make([]pgtype.Timestamptz, 0, len(req.Queues)*Ranges)
 	startIDs := make([][16]byte, 0, len(req.Queues)*Ranges)
 	for i, q := range req.Queues {
-		names[i], slots[i], modes[i] = q.Name, int32(q.Slots), int16(q.Mode)
+		names[i], slots[i], modes[i], alone[i] = q.Name, int32(q.Slots), int16(q.Mode), int32(q.Alone)
 		for _, p := range q.Starts {
 			at := pgtype.Timestamptz{Time: p.ReadyAt, Valid: true}
 			if p.ReadyAt.IsZero() {
@@ -121,8 +122,8 @@ func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 			starts, startIDs = append(starts, at), append(startIDs, p.ID)
 		}
 	}
-	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 14), [16]byte(req.Session), names, slots, notNil(req.Kinds),
-		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext, req.Rooms, req.Force, modes)
+	rows, err := s.query(ctx, s.call("claim_v1", claimColumns, 15), [16]byte(req.Session), names, slots, notNil(req.Kinds),
+		starts, startIDs, req.Suspect, int64(MaxClaimBytes), req.Poll, int32(req.total()), !req.NoNext, req.Rooms, req.Force, modes, alone)
 	if err != nil {
 		return Claimed{}, fmt.Errorf("claim: %w", Classify(err))
 	}

@@ -37,6 +37,8 @@ type claimRow struct {
 	held                    []pgtype.Timestamptz
 	contended, limited      pgtype.Bool
 	mode                    pgtype.Int2
+	keys                    []string
+	limits                  []int32
 }
 
 // loggedColumns are the first of them, which tell of a job.
@@ -47,7 +49,7 @@ func (r *claimRow) targets() []any {
 		&r.id, &r.kind, &r.queue, &r.priority, &r.attempt, &r.maxAttempts, &r.crashes, &r.fence, &r.ready, &r.claimed,
 		&r.expires, &r.missing, &r.payload, &r.enqueued, &r.scheduled, &r.timeout, &r.backoff, &r.tags, &r.metadata,
 		&r.trace, &r.parent, &r.now, &r.next, &r.scans, &r.snapshot, &r.xid, &r.held, &r.contended,
-		&r.limited, &r.mode,
+		&r.limited, &r.mode, &r.keys, &r.limits,
 	}
 }
 
@@ -56,7 +58,7 @@ func (r *claimRow) job() job.Row {
 		ID: r.id.Bytes, Kind: r.kind.String, Queue: r.queue.String, Priority: int(r.priority.Int16), State: job.Running,
 		Attempt: int(r.attempt.Int32), MaxAttempts: int(r.maxAttempts.Int32), Crashes: int(r.crashes.Int16),
 		Fence: int(r.fence.Int32), ReadyAt: r.ready.Time, ClaimedAt: r.claimed.Time, ExpiresAt: r.expires.Time,
-		Mode: job.Mode(r.mode.Int16),
+		Mode: job.Mode(r.mode.Int16), Keys: locksOf(r.keys, r.limits),
 	}
 	r.log(&row)
 	return row

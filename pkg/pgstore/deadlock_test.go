@@ -145,6 +145,18 @@ func TestStatementsThatCrossDoNotDeadlockAndLoseNothing(t *testing.T) {
 		}
 	}
 	b.countedOnce(t, ids)
+	b.tellDeadlocks(t)
+}
+
+// tellDeadlocks logs what the server says of deadlocks, if the test has failed: which statements they were.
+func (b *bench) tellDeadlocks(t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	for _, said := range b.rows(`SELECT m[1] FROM regexp_matches(pg_read_file('weir.log'), '(ERROR:  deadlock detected.*?STATEMENT:  [^\n]*\n)', 'g') AS m LIMIT 3`) {
+		t.Log(said)
+	}
 }
 
 // countedOnce checks that each job is live or has exactly one end. (All were enqueued again after each delete.)

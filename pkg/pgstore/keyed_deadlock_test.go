@@ -50,7 +50,9 @@ func (c *keyedCrossing) step() error {
 }
 
 func (c *keyedCrossing) admitMore() error {
-	got, err := c.store.Claim(c.ctx, request(c.session, 20))
+	req := request(c.session, 20)
+	req.Queues[0].Alone = c.random.IntN(20)
+	got, err := c.store.Claim(c.ctx, req)
 	if errors.Is(err, pgstore.ErrSessionLost) {
 		c.session = c.bench.session()
 		return nil
@@ -123,6 +125,7 @@ func TestStatementsAboutKeysThatCrossDoNotDeadlockAndLoseNothing(t *testing.T) {
 	}
 	b.countedOnce(t, ids)
 	b.lockedOnce(t)
+	b.tellDeadlocks(t)
 }
 
 // lockedOnce checks that lock rows and live rows agree, and places in line.

@@ -60,6 +60,13 @@ var keyedMutations = []struct {
 	{"a queue's limit is counted under its row", []cut{{"queue_room_v1", "room := q.slots - ", "room := q.slots - 0 * "}}, queueLimitForgotten},
 	{"a throttled job gives up its locks", []cut{{"admit_v1", "DELETE FROM weir.locks AS k USING late AS t WHERE t.keys IS NOT NULL", "DELETE FROM weir.locks AS k USING late AS t WHERE false"}}, throttledKeepsLocks},
 	{"a throttled job is not admitted early", []cut{{"admit_v1", "AND l.flags & 1 = 1 AND l.ready_at <= statement_timestamp()", "AND l.flags & 1 = 1"}}, throttledStartsEarly},
+	{"alone: nobody else wants the lock", []cut{{"claim_v1", "b.keys[1] = c.keys[1] OFFSET 1 LIMIT 1) IS NULL", "b.keys[1] = c.keys[1] OFFSET 1 LIMIT 1) IS NULL OR true"}}, olderIsNotSeen},
+	{"alone: nobody is blocked on it", []cut{{"claim_v1", "AND (SELECT b.state FROM weir.live AS b WHERE b.state = 2 AND b.keys[1] = c.keys[1] LIMIT 1) IS NULL", ""}}, waiterIsNotSeen},
+	{"alone: nobody with several locks waits", []cut{{"claim_v1", "AND NOT EXISTS (SELECT FROM weir.waits)", ""}}, waiterForSeveralIsNotSeen},
+	{"alone: none with several locks is in the claim", []cut{{"claim_v1", "HAVING bool_and(cardinality(c.keys) = 1)", "HAVING true OR bool_and(cardinality(c.keys) = 1)"}, {"claim_v1", "c.id = ANY (v_alone)", "c.id = ANY (v_alone) AND cardinality(c.keys) = 1"}}, severalAreNotSeen},
+	{"alone: the lock has no row", []cut{{"claim_v1", "AND (SELECT k.slot FROM weir.locks AS k WHERE k.key = c.keys[1] LIMIT 1) IS NULL", ""}}, higherSlotIsNotSeen},
+	{"alone: no entry in limits", []cut{{"claim_v1", "AND NOT EXISTS (SELECT FROM weir.limits) AND NOT", "AND NOT"}}, entryIsNotSeen},
+	{"alone: only into slots that are kept", []cut{{"claim_v1", "greatest(p_alone[q] - (cardinality(v_tids) - v_before), 0)", "100"}}, slotsAreNotKept},
 	{"paused queues leave the line", []cut{{"runnable_v1", "q.paused_at IS NOT NULL", "false"}}, pausedHoldsLine},
 }
 

@@ -68,11 +68,16 @@ func (r *racer) pause() {
 
 // round claims, admits and runs what was started, with all that is handed over for it. It returns how many jobs ended.
 func (r *racer) round() (ended int, err error) {
-	got, err := r.store.Claim(r.ctx, request(r.session, 1+r.random.IntN(4)))
+	req := request(r.session, 1+r.random.IntN(4))
+	req.Queues[0].Alone = r.random.IntN(5)
+	got, err := r.store.Claim(r.ctx, req)
 	if err != nil {
 		return 0, err
 	}
 	running := got.Jobs
+	for _, job := range running {
+		r.ledger.start(job)
+	}
 	if len(got.Candidates) > 0 {
 		jobs := make([]pgstore.AdmitJob, len(got.Candidates))
 		for i, c := range got.Candidates {

@@ -53,8 +53,6 @@ type keyedAnswer struct {
 type keyedRow struct {
 	claimRow
 	what   int16
-	keys   []string
-	limits []int32
 	rates  []string
 	key    pgtype.Text
 	other  pgtype.UUID
@@ -69,16 +67,16 @@ func (r *keyedRow) targets() []any {
 
 func (r *keyedRow) job() job.Row {
 	row := r.claimRow.job()
-	row.Keys = keysOf(r.keys, r.limits, r.rates)
+	row.Keys = append(row.Keys, ratesOf(r.rates)...)
 	return row
 }
 
-// keysOf returns a row's keys as the job has them: locks, then rates. NULL limits are those of mutexes.
-func keysOf(names []string, limits []int32, rates []string) []job.Key {
-	if len(names)+len(rates) == 0 {
+// locksOf returns a row's locks as the job has them. NULL limits are those of mutexes.
+func locksOf(names []string, limits []int32) []job.Key {
+	if len(names) == 0 {
 		return nil
 	}
-	keys := make([]job.Key, 0, len(names)+len(rates))
+	keys := make([]job.Key, 0, len(names))
 	for i, name := range names {
 		n := 1
 		if i < len(limits) {
@@ -86,7 +84,7 @@ func keysOf(names []string, limits []int32, rates []string) []job.Key {
 		}
 		keys = append(keys, job.Limit(name, n))
 	}
-	return append(keys, ratesOf(rates)...)
+	return keys
 }
 
 // ratesOf reads rates as they are stored: "N PERIOD_MS WEIGHT" with slashes between, a space and the name.

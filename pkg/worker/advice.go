@@ -98,6 +98,9 @@ func (a *advice) renew(tasks []*task) {
 	}
 	var members []coord.Member
 	for _, t := range tasks {
+		if t.isUnheard() {
+			continue
+		}
 		for _, k := range locks(&t.row) {
 			members = append(members, coord.Member{Key: k, ID: t.row.ID.String()})
 		}

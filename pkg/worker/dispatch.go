@@ -65,6 +65,8 @@ type dispatcher struct {
 
 	floors  map[*handler][][pgstore.Ranges]pgstore.Position // where scans began that left out a full kind
 	missing map[job.ID]time.Time                            // jobs without a log row: first seen, local
+	keyed   []bool                                          // lanes whose last jobs had keys: the next claim may take some at once
+	kept    map[string]int                                  // slots kept for those while it is under way
 }
 
 func newDispatcher(w *Worker) *dispatcher {
@@ -73,6 +75,7 @@ func newDispatcher(w *Worker) *dispatcher {
 		w: w, mark: newWatermark(n), wake: make(chan struct{}, 1), lowers: make(map[int]time.Time), taken: make(map[int]coord.Hint),
 		registered: make([]bool, n), low: make([]bool, n), atLimit: make([]bool, n), limitRoom: make(map[int]bool), probes: make(map[int]*probe), lowerAll: true,
 		floors: make(map[*handler][][pgstore.Ranges]pgstore.Position), missing: make(map[job.ID]time.Time),
+		keyed: make([]bool, n), kept: make(map[string]int),
 	}
 }
 
@@ -218,14 +221,20 @@ func (d *dispatcher) claim(ctx context.Context, s *session, each []int, total in
 	_, suspects := d.w.tasks.count()
 	req.Suspect = suspects == 0
 	for _, lane := range order {
+		n := d.w.lanes.all[lane]
+		if d.keyed[lane] && want.rooms == nil { // a kind with a cap counts them too: left to admit
+			d.kept[n.name] = d.w.lanes.hold(n.name, each[lane])
+		}
 		req.Queues = append(req.Queues, pgstore.ClaimQueue{
-			Name: d.w.lanes.all[lane].name, Mode: d.w.lanes.all[lane].modes.most(), Slots: each[lane], Starts: starts[lane],
+			Name: n.name, Mode: n.modes.most(), Slots: each[lane], Starts: starts[lane], Alone: d.kept[n.name],
 		})
 	}
 	sent := time.Now()
 	got, err := d.w.claims.Claim(ctx, req)
 	d.w.stats.claims.Add(1)
 	if err != nil {
+		d.w.adopt(nil, nil, nil, d.kept)
+		clear(d.kept)
 		d.mark.failed(starts)
 		return pgstore.Claimed{}, err
 	}
@@ -250,9 +259,12 @@ func (d *dispatcher) lastPositions(got pgstore.Claimed) [][pgstore.Ranges]pgstor
 		for i := range rows {
 			r := &rows[i]
 			lane := slices.IndexFunc(d.w.lanes.all, func(n *lane) bool { return n.name == r.Queue })
-			p := pgstore.Position{ReadyAt: r.ReadyAt, ID: r.ID}
-			if r.Crashes < 2 && p.Compare(last[lane][r.Priority-1]) > 0 {
-				last[lane][r.Priority-1] = p
+			at := r.Priority - 1
+			if len(r.Keys) > 0 {
+				at += job.MaxPriority
+			}
+			if p := (pgstore.Position{ReadyAt: r.ReadyAt, ID: r.ID}); r.Crashes < 2 && p.Compare(last[lane][at]) > 0 {
+				last[lane][at] = p
 			}
 		}
 	}
@@ -268,22 +280,34 @@ func (d *dispatcher) lastPositions(got pgstore.Claimed) [][pgstore.Ranges]pgstor
 	return last
 }
 
-// deliver makes tasks of claimed rows and starts as many as may start.
+// deliver makes tasks of claimed rows and starts as many as may start: those with keys in the slots that were kept for them.
 func (d *dispatcher) deliver(s *session, got pgstore.Claimed) {
-	tasks := make([]*task, 0, len(got.Jobs))
+	tasks, keyed := make([]*task, 0, len(got.Jobs)), []*task(nil)
+	clear(d.keyed)
 	for i := range got.Jobs {
 		t := &task{worker: d.w, row: got.Jobs[i], session: s, handler: d.w.handlers[got.Jobs[i].Kind]}
 		t.row.Session = s.id
 		d.w.tasks.add(t)
-		tasks = append(tasks, t)
+		if t.alone = len(t.row.Keys) > 0; t.alone {
+			keyed = append(keyed, t)
+			d.keyed[d.laneOf(t.row.Queue)] = true
+		} else {
+			tasks = append(tasks, t)
+		}
 	}
+	for i := range got.Candidates {
+		d.keyed[d.laneOf(got.Candidates[i].Queue)] = true
+	}
+	d.w.stats.admitted.Add(int64(len(keyed)))
 	d.putOffMissing(s, got.Missing)
 	if s.lost() { // between the claim and now: what it has given us may run elsewhere already
-		for _, t := range tasks {
+		for _, t := range append(tasks, keyed...) {
 			d.w.drop(t, job.ErrLeaseLost)
 		}
-		return
+		tasks, keyed = nil, nil
 	}
+	d.w.giveBack(d.w.lanes.place(keyed, d.kept, time.Now()))
+	clear(d.kept)
 	d.w.lanes.add(tasks, time.Now())
 	for t := d.w.lanes.take(time.Now()); t != nil; t = d.w.lanes.take(time.Now()) {
 		d.w.start(t)

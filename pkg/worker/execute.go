@@ -22,6 +22,7 @@ type task struct {
 	row     job.Row
 	handler *handler
 	session *session
+	alone   bool        // it has one lock, and was taken without asking Redis since nobody else wanted that
 	hot     atomic.Bool // others wait for its keys: its slot is kept for the next until its end is written
 
 	mu       sync.Mutex

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +63,11 @@ func (k *takes) settle(limit time.Duration) bool {
 
 // holdsKeys reports whether the job holds locks while it runs; rates hold nothing.
 func (t *task) holdsKeys() bool { return len(t.row.Keys) > 0 && !t.row.Keys[0].IsRate() }
+
+// isUnheard reports whether Redis was never told of the job's lock: it was taken alone, and nobody waits for it as far as this
+// process knows. Another process may have told it, having blocked a job on that lock just as this one ended: the sweeper finds
+// such a member, and whom it keeps out is looked at once more (recheck).
+func (t *task) isUnheard() bool { return t.alone && !t.hot.Load() }
 
 // locks returns the names of a row's locks, which come before its rates.
 func locks(row *job.Row) []string {
@@ -135,9 +141,13 @@ func (r *results) completeKeyed(ctx context.Context, s *session, ds []*decision)
 		}
 	}
 	clear(kept)
+	unheard := make(map[job.ID]bool) // by Redis
 	for _, d := range ds {
 		if d.t.takeKept() {
 			kept[d.t.row.Queue]++
+		}
+		if d.t.isUnheard() {
+			unheard[d.t.row.ID] = true
 		}
 	}
 	w.stats.handed.Add(int64(len(got.Handed)))
@@ -147,7 +157,7 @@ func (r *results) completeKeyed(ctx context.Context, s *session, ds []*decision)
 	}
 	w.passes.owe(got.Freed...)
 	w.reserved(ctx, got.Reserved)
-	w.advice.swap(got.Moves)
+	w.advice.swap(slices.DeleteFunc(got.Moves, func(m pgstore.Move) bool { return m.In.IsZero() && unheard[m.Out] }))
 	return nil
 }
 

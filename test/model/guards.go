@@ -44,6 +44,9 @@ const (
 	lingerKept
 	resvAll
 	backInLine
+	aloneInLine
+	aloneUnblocked
+	aloneInBatch
 
 	clearFirst
 	regFirst
@@ -67,7 +70,7 @@ const (
 var names = strings.Fields(`claimFence finishFence recoverFence sessionGuard rescan orphans adoptFenced rowLock renewExpired wholeAnswer
 	fromSent trust trustWrites strictGap clockCheck
 	lockDelFenced postPass recheck cancelPass passLoop plainRead lineCheck lostKeeps batchOrder olderBlocked ownRow ownRowLimit
-	limitCount pgReserve lockIfFree passWaits oldestOnly lingerKept resvAll backInLine
+	limitCount pgReserve lockIfFree passWaits oldestOnly lingerKept resvAll backInLine aloneInLine aloneUnblocked aloneInBatch
 	clearFirst regFirst slotFlag busyForward kindForward closeForward fullForward leaveFirst receivers reregister
 	liveFromLog uniqueAsksLog keyDies sweepTidies sweepByJob`)
 

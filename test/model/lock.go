@@ -14,6 +14,7 @@ type locks struct {
 	faults                               int8
 	crash, freeze, lost, release, cancel bool
 	redis, lower, expiry, tx             bool
+	aside                                bool // a claim keeps slots for those that are alone with their lock, or does not
 	jobs                                 int
 	strict                               bool // the sweeper's look at idle keys is never counted on
 }
@@ -53,8 +54,9 @@ type lockRow struct {
 type lockProc struct {
 	up        bool
 	session   int8
-	phase     int8 // of the dispatcher: idle, candRead or decided
+	phase     int8 // of the dispatcher: idle, aloneSeen, candRead or decided
 	cands     uint8
+	rest      uint8 // candidates, while those of them that are alone are taken
 	refused   uint8 // by Redis
 	admit     plan
 	stray     plan // of an admission that was given up and may still commit
@@ -70,6 +72,7 @@ type lockProc struct {
 const (
 	candRead int8 = iota + 1
 	decided
+	aloneSeen
 )
 
 // plan is an open transaction: what it has locked and what it will write.
@@ -80,6 +83,7 @@ type plan struct {
 	slot   [lockJobs][lockKeys]int8 // from 1: to be inserted for that job
 	busy   [lockJobs]int8           // the first key that it did not get, from 1
 	run    bool                     // pass and hand-over: here, or a reservation
+	alone  bool                     // claim: who does not get its lock is left
 }
 
 // passer is pass.go of a worker, or of the sweeper: keys to look after, and the pass under way.

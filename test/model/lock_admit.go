@@ -4,7 +4,7 @@ import "math/bits"
 
 // free is how many jobs a worker may take now.
 func (m locks) free(p *lockProc) int {
-	n := m.slots - bits.OnesCount8(p.cands) - bits.OnesCount8(p.leaving)
+	n := m.slots - bits.OnesCount8(p.cands|p.rest) - bits.OnesCount8(p.leaving)
 	for _, task := range p.task {
 		if task != 0 {
 			n--
@@ -25,30 +25,96 @@ func (m locks) claim(s lockState, w int, emit lockEmit) {
 	if p.phase != idle || p.reconcile || s.isDead(p.session) {
 		return
 	}
-	free, taken, owners := m.free(p), s.locked(), uint8(0)
+	free, taken := m.free(p), s.locked()
 	for j := range s.job {
 		if free > 0 && s.canStart(j) && (m.on(plainRead) || taken&(1<<j) == 0) {
 			p.cands |= 1 << j
 			free--
-			if s.ownsAny(j) {
-				owners |= 1 << j
-			}
 		}
 	}
 	if p.cands == 0 {
 		return
 	}
+	if alone := m.alone(&s, p.cands); m.aside && alone != 0 { // else, or where no slot was kept for them, all are left to admit
+		t := s
+		q := &t.proc[w]
+		q.cands, q.rest, q.phase = alone, p.cands&^alone, aloneSeen
+		emit(usual, step{"claim: some are alone with their lock, worker", w, -1}, t)
+	}
+	m.ask(s, w, emit)
+}
+
+// ask is what Redis says of candidates.
+func (m locks) ask(s lockState, w int, emit lockEmit) {
+	p := &s.proc[w]
 	p.phase = candRead
 	emit(usual, step{"claim: candidates are read, worker", w, -1}, s)
-	if p.refused = p.cands &^ owners; m.redis && p.refused != 0 {
+	for j := range s.job {
+		if p.cands&(1<<j) != 0 && !s.ownsAny(j) {
+			p.refused |= 1 << j
+		}
+	}
+	if m.redis && p.refused != 0 {
 		emit(fault, step{"claim: and Redis refuses them, worker", w, -1}, s)
 	}
+}
+
+// alone is claim.sql's look at its candidates: which have one lock that nobody has, is blocked on or waits to start with.
+func (m locks) alone(s *lockState, cands uint8) (alone uint8) {
+	for j := range s.job {
+		several := len(m.keys[j]) > 1
+		if several && s.job[j].state == blocked || m.on(aloneInBatch) && several && cands&(1<<j) != 0 || s.limit != m.limit {
+			return 0
+		}
+	}
+	for j := range s.job {
+		if cands&(1<<j) == 0 || len(m.keys[j]) > 1 {
+			continue
+		}
+		k := m.keys[j][0]
+		is := s.row[k] == [lockSlots]lockRow{}
+		for i := range int(s.enqueued) {
+			if i == j || m.keys[i][0] != k {
+				continue
+			}
+			is = is && !(s.job[i].state == blocked && m.on(aloneUnblocked)) && !(s.job[i].state == available && m.on(aloneInLine))
+		}
+		if is {
+			alone |= 1 << j
+		}
+	}
+	return alone
+}
+
+// takeAlone locks them SKIP LOCKED and writes slot 0 of each lock.
+func (m locks) takeAlone(s *lockState, cands uint8) plan {
+	p, taken := plan{alone: true}, s.locked()
+	for j := range s.job {
+		if cands&(1<<j) != 0 && s.canStart(j) && taken&(1<<j) == 0 {
+			p.locked |= 1 << j
+			p.slot[j][m.keys[j][0]] = 1
+		}
+	}
+	p.want = p.locked
+	return p
 }
 
 // admit is admit.sql and admit.go.
 func (m locks) admit(s lockState, w int, emit lockEmit) {
 	p := &s.proc[w]
 	switch p.phase {
+	case aloneSeen:
+		cands := p.cands
+		p.cands, p.phase = 0, idle
+		if !s.isDead(p.session) {
+			p.admit = m.takeAlone(&s, cands)
+		}
+		if p.admit.locked != 0 {
+			p.phase, p.cands = decided, p.admit.want
+		} else if p.cands, p.rest = p.rest, 0; p.cands != 0 {
+			p.phase = candRead
+		}
+		emit(usual, step{"claim: those alone are locked, worker", w, -1}, s)
 	case candRead:
 		cands, refused := p.cands, p.refused
 		p.cands, p.refused, p.phase = 0, 0, idle
@@ -62,7 +128,13 @@ func (m locks) admit(s lockState, w int, emit lockEmit) {
 	case decided:
 		t := s
 		m.commitAdmit(&t, w)
-		emit(usual, step{"admit: commit, worker", w, -1}, t)
+		if q := &t.proc[w]; q.rest != 0 {
+			q.cands, q.rest = q.rest, 0
+			m.ask(t, w, emit)
+			q.cands, q.phase = 0, idle
+		} else {
+			emit(usual, step{"admit: commit, worker", w, -1}, t)
+		}
 		if m.lost && s.faults > 0 {
 			t.faults--
 			q := &t.proc[w]
@@ -72,7 +144,7 @@ func (m locks) admit(s lockState, w int, emit lockEmit) {
 		if q := &s.proc[w]; m.lost && s.faults > 0 && q.stray.locked == 0 {
 			s.faults--
 			q.stray, q.strayOf, q.reconcile = q.admit, q.session, true
-			q.admit, q.cands, q.phase = plan{}, 0, idle
+			q.admit, q.cands, q.rest, q.phase = plan{}, 0, 0, idle
 			emit(fault, step{"admit: given up before the commit, worker", w, -1}, s)
 		}
 	}
@@ -208,6 +280,9 @@ func (m locks) admitted(s *lockState, w int, a plan, session int8) (freed uint8)
 	for j := range s.job {
 		if a.want&(1<<j) == 0 {
 			continue
+		}
+		if a.alone && s.row[m.keys[j][0]][0].job != 0 {
+			continue // ON CONFLICT DO NOTHING: it is left as it is, with a reservation that it may have got
 		}
 		got, gaveUp := m.put(s, &a, j, true)
 		freed |= gaveUp

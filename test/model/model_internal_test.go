@@ -80,6 +80,12 @@ var worlds = []world{
 	large(ofLocks("a lock for two, Redis says anything", locks{keys: sameLock, limit: twos, slots: 1, redis: true})),
 	ofLocks("a lock for two that is lowered, frozen workers", locks{keys: sameLock, limit: twos, slots: 1, faults: 2, lower: true, freeze: true}),
 
+	ofLocks("alone, one lock", locks{keys: sameLock, limit: ones, slots: 2, aside: true, tx: true}),
+	ofLocks("alone, one lock, a crash or a lost answer", locks{keys: sameLock, limit: ones, slots: 1, faults: 1, aside: true, lost: true, crash: true}),
+	ofLocks("alone, one lock, releases, a frozen worker", locks{keys: sameLock, limit: ones, slots: 1, faults: 1, aside: true, release: true, freeze: true}),
+	ofLocks("alone, two locks", locks{keys: ofBoth, limit: ones, slots: 2, aside: true}),
+	ofLocks("alone, a lock for two that is lowered", locks{keys: sameLock, limit: twos, slots: 2, faults: 1, aside: true, lower: true}),
+
 	ofWakes("wakes", wakes{jobs: 3, slots: 1, knows: anyKind}),
 	ofWakes("wakes, two slots", wakes{jobs: 3, slots: 2, knows: anyKind}),
 	ofWakes("wakes, a kind that one knows", wakes{jobs: 2, slots: 1, knows: [2]bool{false, true}}),
@@ -155,6 +161,9 @@ var mutations = []struct {
 	{passWaits | lockIfFree | passLoop, "one lock", "P6"},
 	{lingerKept, "one lock, releases, frozen workers", "P4"},
 	{backInLine, "one lock, reservations run out, cancels", "P7"},
+	{aloneInLine, "alone, one lock", "P7"},
+	{aloneUnblocked, "alone, one lock", "P7"},
+	{aloneInBatch, "alone, two locks", "P7"},
 
 	{clearFirst, "wakes", "P6"},
 	{regFirst, "wakes", "P6"},

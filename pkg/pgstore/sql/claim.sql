@@ -1,6 +1,8 @@
 -- claim: take due jobs for a session, all its queues in one call, by queue, priority, ready_at and id.
 -- Of each priority the jobs without keys are taken; those with keys are candidates: read without a lock (plainRead: SKIP
 -- LOCKED would take a second dispatcher past the first of a line to the next) and left to admit. Both come in one order.
+-- A candidate with one lock that no other job of it holds, waits for or could start with (alone) needs no admission: nobody is
+-- before it, and Redis has nothing to say. As many as $15 allows are taken here, with their lock rows.
 -- $1 session; $2 queues and $3 their free slots, in step; $4 kinds that this process knows; $5, $6 where each scan
 -- starts: (ready_at, id) for queue q (from 1) and priority p at (q-1)*18+p, with keys at (q-1)*18+9+p; $7 whether a job that killed two
 -- processes may be taken (one at a time: its neighbours must not die with it a third time); $8 most bytes of payload;
@@ -12,8 +14,9 @@
 -- others have locked or just taken, so that sixty-four at once do less than four. Who gets no turn leaves the queue alone and
 -- comes back a little later (contended); no one waits, and $13 is for a queue whose turns are all held by the frozen.
 -- $14 the most isolated mode that is accepted in each queue, in step with $2: a job that asks for more waits for another worker.
--- Locks the rows of queues with a limit for the whole fleet and the rows taken, SKIP LOCKED. Indexes live_ready and live_keyed,
--- one range a queue and priority.
+-- $15 how many slots of each queue are kept for jobs with keys, in step with $2: they are never claimed ahead.
+-- Locks the rows of queues with a limit for the whole fleet and the rows taken, SKIP LOCKED, then lock rows, by key, as admit does.
+-- Indexes live_ready and live_keyed, one range a queue and priority.
 -- Returns the jobs in no order; candidates, with missing NULL and what admit needs to know in columns that they have no use for:
 -- line_at in enqueued_at, keys in tags, the limits that count now in backoff (NULL: 1 each), whether it owns a lock row in
 -- contended, and if it has rates those and until when one is closed in the payload; then
@@ -23,14 +26,14 @@
 CREATE FUNCTION weir.claim_v1(
   p_session uuid, p_queues text[], p_slots int[], p_kinds text[], p_starts timestamptz[], p_start_ids uuid[],
   p_suspect boolean, p_max_bytes bigint, p_poll boolean, p_total int, p_next boolean, p_rooms int[], p_force boolean,
-  p_modes smallint[]
+  p_modes smallint[], p_alone int[]
 ) RETURNS TABLE (
   id uuid, kind text, queue text, priority smallint, attempt int, max_attempts int, crashes smallint, fence int,
   ready_at timestamptz, claimed_at timestamptz, expires_at timestamptz, missing boolean, payload json,
   enqueued_at timestamptz, scheduled_at timestamptz, timeout_ms bigint, backoff text, tags text[], metadata json,
   trace text, parent_id uuid,
   db_now timestamptz, next_at timestamptz, scans smallint[], snap text, xid text, held timestamptz[], contended boolean, limited boolean,
-  mode smallint
+  mode smallint, keys text[], key_limits int[]
 )
 LANGUAGE plpgsql VOLATILE ROWS 100
 SET plan_cache_mode = force_generic_plan
@@ -51,7 +54,8 @@ DECLARE
   v_whole smallint[] := '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}'; v_none smallint[] := '{0,0,0,0,0,0,0,0,0}';
   v_held timestamptz[]; v_next timestamptz; v_hits bigint[]; v_hit_queues bigint[]; v_one int; v_turn boolean; v_any boolean := false;
   v_cands uuid[] := '{}'; v_cfound uuid[]; v_csizes int[]; v_cof text[]; v_cready timestamptz[]; v_ctake int;
-  v_ready timestamptz[]; v_rids uuid[]; v_room int; v_opens timestamptz; v_before int; v_bound boolean; v_over boolean := false;
+  v_ready timestamptz[]; v_rids uuid[]; v_room int; v_opens timestamptz; v_before int; v_cbefore int; v_bound boolean; v_over boolean := false;
+  v_alone uuid[] := '{}'; v_ids uuid[]; v_ctids tid[]; v_keys text[]; v_fences int[];
   -- More than the first page: some job had keys. A look whether one is there would pass all dead entries under a held snapshot.
   v_last int := CASE WHEN pg_relation_size('weir.live_keyed') <= current_setting('block_size')::int THEN 9 ELSE 18 END;
 BEGIN
@@ -101,6 +105,7 @@ BEGIN
     CONTINUE WHEN v_left <= 0 OR p_queues[q] = ANY (v_paused);
     v_bound := false;
     v_before := cardinality(v_tids);
+    v_cbefore := cardinality(v_cands);
     IF p_queues[q] = ANY (v_limited) AND (p_suspect OR q = ANY (v_hit_queues)) THEN
       SELECT x.room, x.opens INTO v_room, v_opens FROM weir.queue_room_v1(p_queues[q]) AS x;
       v_any := v_any OR v_room IS NULL;
@@ -263,10 +268,42 @@ BEGIN
       v_over := true;
       v_next := least(v_next, v_opens);
     END IF;
+    IF NOT p_queues[q] = ANY (v_limited) THEN -- what has no key comes first: it may need the slots
+      v_alone := v_alone || v_cands[v_cbefore + 1 : v_cbefore + greatest(p_alone[q] - (cardinality(v_tids) - v_before), 0)];
+    END IF;
     IF p_queues[q] = ANY (v_limited) AND cardinality(v_tids) > v_before THEN
       PERFORM weir.queue_granted_v1(p_queues[q], cardinality(v_tids) - v_before);
     END IF;
   END LOOP;
+  IF v_alone <> '{}' AND NOT EXISTS (SELECT FROM weir.limits) AND NOT EXISTS (SELECT FROM weir.waits) THEN
+    -- alone, as the snapshot shows it: no lock row, nobody blocked, no other that waits to start. Whatever comes between this look and
+    -- the lock row is younger, or was not committed when this job was looked at; it sees this one in the line and is not alone
+    -- itself, and for the row the first to write it wins. One with several locks in this very claim may be before it
+    -- (batchOrder), so then all are left to admit.
+    SELECT array_agg(c.id) FILTER (WHERE c.rates IS NULL AND c.crashes < 2 AND c.id = ANY (v_alone)
+        AND (SELECT k.slot FROM weir.locks AS k WHERE k.key = c.keys[1] LIMIT 1) IS NULL -- scalars: they cannot become joins
+        AND (SELECT b.state FROM weir.live AS b WHERE b.state = 2 AND b.keys[1] = c.keys[1] LIMIT 1) IS NULL
+        AND (SELECT b.state FROM weir.live AS b WHERE b.state = 0 AND b.keys IS NOT NULL AND b.keys[1] = c.keys[1] OFFSET 1 LIMIT 1) IS NULL)
+    FROM unnest(v_cands) AS i (id) JOIN weir.live AS c ON c.id = ANY (ARRAY[i.id])
+    HAVING bool_and(cardinality(c.keys) = 1) -- NULL: it has rates alone
+    INTO v_ids;
+    IF v_ids IS NOT NULL THEN
+      SELECT array_agg(y.id), array_agg(y.ctid), array_agg(y.keys[1]), array_agg(y.fence) FROM (
+        SELECT l.id, l.ctid, l.keys, l.fence FROM unnest(v_ids) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
+        WHERE l.state + 0 = 0 AND l.ready_at <= statement_timestamp() AND l.crashes < 2
+          AND (l.expires_at IS NULL OR l.expires_at > statement_timestamp())
+        FOR UPDATE OF l SKIP LOCKED) AS y
+      INTO v_ids, v_ctids, v_keys, v_fences;
+      WITH put AS (
+        INSERT INTO weir.locks AS k (key, slot, job_id, fence)
+        SELECT w.key, 0, w.id, w.fence + 1 FROM unnest(v_ids, v_keys, v_fences) AS w (id, key, fence)
+        ORDER BY w.key
+        ON CONFLICT DO NOTHING
+        RETURNING k.job_id
+      )
+      SELECT v_tids || array_agg(w.ctid) FROM put AS p JOIN unnest(v_ids, v_ctids) AS w (id, ctid) ON w.id = p.job_id INTO v_tids;
+    END IF;
+  END IF;
   -- A new statement, so a new snapshot: it sees also a row that another transaction changed just before it was locked.
   -- Not "AND l.state = 0": a plan made while the table was empty would then walk the whole of live_ready. That these rows
   -- wait follows from their lock, and from the claim that set both.
@@ -275,14 +312,15 @@ BEGIN
     WITH taken AS (
       UPDATE weir.live AS l
       SET state = 1, session = p_session, attempt = l.attempt + 1, fence = l.fence + 1, claimed_at = clock_timestamp(), blocked_on = NULL
-      WHERE l.ctid = ANY (v_tids) AND l.session IS NULL
+      WHERE l.ctid = ANY (v_tids) AND (l.session IS NULL OR l.state = 0) -- or: set available by hand, with its session
       RETURNING l.id, l.kind, l.queue, l.priority, l.attempt, l.max_attempts, l.crashes, l.fence, l.ready_at,
-        l.claimed_at, l.expires_at, l.mode
+        l.claimed_at, l.expires_at, l.mode, l.keys, l.key_limits
     )
     SELECT t.id, t.kind, t.queue, t.priority, t.attempt, t.max_attempts, t.crashes, t.fence, t.ready_at,
       t.claimed_at, t.expires_at, j.id IS NULL, j.payload,
       j.enqueued_at, j.scheduled_at, j.timeout_ms, j.backoff::text, j.tags, j.metadata, j.trace::text, j.parent_id,
-      NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[], NULL::boolean, NULL::boolean, t.mode
+      NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[], NULL::boolean, NULL::boolean, t.mode,
+      t.keys, t.key_limits
     FROM taken AS t LEFT JOIN weir.jobs AS j ON j.id = ANY (ARRAY[t.id]); -- as in finish: one way to plan it
   END IF;
   IF v_cands <> '{}' THEN
@@ -299,7 +337,7 @@ BEGIN
       c.keys, NULL::json, NULL, NULL::uuid,
       NULL::timestamptz, NULL::timestamptz, NULL::smallint[], NULL, NULL, NULL::timestamptz[],
       (SELECT k.slot FROM weir.locks AS k WHERE k.job_id = c.id LIMIT 1) IS NOT NULL, -- a scalar: it cannot become a join
-      NULL::boolean, c.mode
+      NULL::boolean, c.mode, NULL::text[], NULL::int[]
     FROM unnest(v_cands) AS i (id) JOIN weir.live AS c ON c.id = ANY (ARRAY[i.id])
     WHERE c.state + 0 = 0;
   END IF;
