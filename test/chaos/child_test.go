@@ -61,6 +61,7 @@ type spec struct {
 	Patience       time.Duration // with Redis; zero: the default
 	Pauses         time.Duration // most time that passes after each statement that takes jobs
 	DieAt          step          // where this process kills itself; zero: nowhere
+	Shift          time.Duration // how far this process' wall clock is ahead of the machine's; the ledger is not
 }
 
 // runChild is the main function of a process under test. It ends when its standard input does, since then the test is
@@ -101,6 +102,9 @@ func runChild(text string) int {
 func (s *spec) run(ctx context.Context) error {
 	l, err := openLedger(s.Dir, s.Name)
 	if err != nil {
+		return err
+	}
+	if err := l.shift(s.Shift); err != nil {
 		return err
 	}
 	pool, err := s.pool(l)

@@ -48,6 +48,7 @@ type ledger struct {
 	file    *os.File
 	process string
 	began   time.Time
+	ahead   time.Duration // this process' wall clock is, of the machine's
 }
 
 func openLedger(dir, process string) (*ledger, error) {
@@ -59,10 +60,26 @@ func openLedger(dir, process string) (*ledger, error) {
 	return &ledger{file: f, process: process, began: time.Now()}, nil
 }
 
+// shift says that the process' clock is off, and makes sure that it is: files are dated by the machine's.
+func (l *ledger) shift(by time.Duration) error {
+	l.ahead = by
+	if by == 0 {
+		return nil
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	if off := time.Since(info.ModTime()); (off - by).Abs() > time.Minute {
+		return fmt.Errorf("the clock is ahead by %v, want %v", off, by)
+	}
+	return nil
+}
+
 // note writes an event. Its time is the wall clock at the process' start plus the monotonic time since, so that all
 // processes of this machine agree and none goes back.
 func (l *ledger) note(e event) {
-	e.At, e.Process = l.began.Add(time.Since(l.began)), l.process
+	e.At, e.Process = l.began.Add(time.Since(l.began)-l.ahead), l.process
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = l.file.Write(append(line, '\n'))

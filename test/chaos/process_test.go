@@ -84,7 +84,11 @@ func (r *rig) spawn(s spec, env []string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
+	start := p.cmd.Start
+	if s.Shift != 0 {
+		start = func() error { return startShifted(p.cmd, s.Shift) }
+	}
+	if err := start(); err != nil {
 		return nil, err
 	}
 	go func() {

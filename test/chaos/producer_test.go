@@ -100,9 +100,9 @@ func TestAKilledProducerLosesNothingThatWasAcknowledged(t *testing.T) {
 }
 
 // B16: a producer whose clock is an hour off, either way: what is due now runs now, what is delayed runs after its delay
-// on the database's clock. The clock itself cannot be set for one process here; instead the client is told that the
-// database is an hour away, so that its ids and times are what such a host would make, and ids of such hosts are used as
-// the caller's own.
+// on the database's clock. Here the client is told that the database is an hour away, so that its ids and times are what such
+// a host would make, and ids of such hosts are used as the caller's own; TestAClockThatIsAnHourOffChangesNothing sets the
+// clocks of whole processes.
 func TestAProducerWhoseClockIsAnHourOffDelaysNothing(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"an hour slow": -time.Hour, "an hour fast": time.Hour} {

@@ -51,7 +51,11 @@ func privatePostgres(settings ...string) func(*rig) {
 }
 
 func privateRedis() func(*rig) {
-	return func(r *rig) { r.redis = testenv.PrivateRedis(r.t) }
+	return func(r *rig) {
+		if r.redis == nil { // else another option has made one
+			r.redis = testenv.PrivateRedis(r.t)
+		}
+	}
 }
 
 func withoutRedis() func(*rig) { return func(r *rig) { r.noRedis = true } }
