@@ -1,8 +1,7 @@
 -- claim: take due jobs for a session, all its queues in one call, by queue, priority, ready_at and id.
 -- Of each priority the jobs without keys are taken; those with keys are candidates: read without a lock (plainRead: SKIP
 -- LOCKED would take a second dispatcher past the first of a line to the next) and left to admit. Both come in one order.
--- A candidate with one lock that no other job of it holds, waits for or could start with (alone) needs no admission: nobody is
--- before it, and Redis has nothing to say. As many as $15 allows are taken here, with their lock rows.
+-- Of those that are alone with their lock as many are taken here as $15 allows: see alone.
 -- $1 session; $2 queues and $3 their free slots, in step; $4 kinds that this process knows; $5, $6 where each scan
 -- starts: (ready_at, id) for queue q (from 1) and priority p at (q-1)*18+p, with keys at (q-1)*18+9+p; $7 whether a job that killed two
 -- processes may be taken (one at a time: its neighbours must not die with it a third time); $8 most bytes of payload;
@@ -55,7 +54,7 @@ DECLARE
   v_held timestamptz[]; v_next timestamptz; v_hits bigint[]; v_hit_queues bigint[]; v_one int; v_turn boolean; v_any boolean := false;
   v_cands uuid[] := '{}'; v_cfound uuid[]; v_csizes int[]; v_cof text[]; v_cready timestamptz[]; v_ctake int;
   v_ready timestamptz[]; v_rids uuid[]; v_room int; v_opens timestamptz; v_before int; v_cbefore int; v_bound boolean; v_over boolean := false;
-  v_alone uuid[] := '{}'; v_ids uuid[]; v_ctids tid[]; v_keys text[]; v_fences int[];
+  v_alone uuid[] := '{}';
   -- More than the first page: some job had keys. A look whether one is there would pass all dead entries under a held snapshot.
   v_last int := CASE WHEN pg_relation_size('weir.live_keyed') <= current_setting('block_size')::int THEN 9 ELSE 18 END;
 BEGIN
@@ -275,34 +274,8 @@ BEGIN
       PERFORM weir.queue_granted_v1(p_queues[q], cardinality(v_tids) - v_before);
     END IF;
   END LOOP;
-  IF v_alone <> '{}' AND NOT EXISTS (SELECT FROM weir.limits) AND NOT EXISTS (SELECT FROM weir.waits) THEN
-    -- alone, as the snapshot shows it: no lock row, nobody blocked, no other that waits to start. Whatever comes between this look and
-    -- the lock row is younger, or was not committed when this job was looked at; it sees this one in the line and is not alone
-    -- itself, and for the row the first to write it wins. One with several locks in this very claim may be before it
-    -- (batchOrder), so then all are left to admit.
-    SELECT array_agg(c.id) FILTER (WHERE c.rates IS NULL AND c.crashes < 2 AND c.id = ANY (v_alone)
-        AND (SELECT k.slot FROM weir.locks AS k WHERE k.key = c.keys[1] LIMIT 1) IS NULL -- scalars: they cannot become joins
-        AND (SELECT b.state FROM weir.live AS b WHERE b.state = 2 AND b.keys[1] = c.keys[1] LIMIT 1) IS NULL
-        AND (SELECT b.state FROM weir.live AS b WHERE b.state = 0 AND b.keys IS NOT NULL AND b.keys[1] = c.keys[1] OFFSET 1 LIMIT 1) IS NULL)
-    FROM unnest(v_cands) AS i (id) JOIN weir.live AS c ON c.id = ANY (ARRAY[i.id])
-    HAVING bool_and(cardinality(c.keys) = 1) -- NULL: it has rates alone
-    INTO v_ids;
-    IF v_ids IS NOT NULL THEN
-      SELECT array_agg(y.id), array_agg(y.ctid), array_agg(y.keys[1]), array_agg(y.fence) FROM (
-        SELECT l.id, l.ctid, l.keys, l.fence FROM unnest(v_ids) AS i (id) JOIN weir.live AS l ON l.id = ANY (ARRAY[i.id])
-        WHERE l.state + 0 = 0 AND l.ready_at <= statement_timestamp() AND l.crashes < 2
-          AND (l.expires_at IS NULL OR l.expires_at > statement_timestamp())
-        FOR UPDATE OF l SKIP LOCKED) AS y
-      INTO v_ids, v_ctids, v_keys, v_fences;
-      WITH put AS (
-        INSERT INTO weir.locks AS k (key, slot, job_id, fence)
-        SELECT w.key, 0, w.id, w.fence + 1 FROM unnest(v_ids, v_keys, v_fences) AS w (id, key, fence)
-        ORDER BY w.key
-        ON CONFLICT DO NOTHING
-        RETURNING k.job_id
-      )
-      SELECT v_tids || array_agg(w.ctid) FROM put AS p JOIN unnest(v_ids, v_ctids) AS w (id, ctid) ON w.id = p.job_id INTO v_tids;
-    END IF;
+  IF v_alone <> '{}' THEN
+    v_tids := v_tids || weir.alone_v1(v_cands, v_alone);
   END IF;
   -- A new statement, so a new snapshot: it sees also a row that another transaction changed just before it was locked.
   -- Not "AND l.state = 0": a plan made while the table was empty would then walk the whole of live_ready. That these rows
