@@ -145,7 +145,7 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 		w.resetPools(err)
 		return err
 	}
-	w.recovered("renew")
+	wasAway := w.recovered("renew")
 	w.client.Learn(changes.Now, sent)
 	w.session.mu.Lock()
 	w.session.sent, w.session.sweeper = sent, changes.Sweeper
@@ -156,8 +156,10 @@ func (w *Worker) renewOnce(ctx context.Context) error {
 	w.advice.renew(w.tasks.of(s))
 	w.obeyCancels(changes.Cancelled)
 	w.obeyPauses(changes)
-	if changes.Running > w.tasks.countOf(s) {
-		w.disp.reconcileSoon() // orphans: rows that name this session and that it does not know
+	// orphans: rows that name this session and that it does not know. A server that took over and lacks the last second may have
+	// such rows and lack as many others, so that the numbers say nothing.
+	if wasAway || changes.Running > w.tasks.countOf(s) {
+		w.disp.reconcileSoon()
 	}
 	return nil
 }

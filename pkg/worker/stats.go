@@ -97,8 +97,8 @@ func (w *Worker) trouble(what string, err error) {
 	}
 }
 
-// recovered logs when it works again.
-func (w *Worker) recovered(what string) {
+// recovered logs when it works again, and reports whether it had not.
+func (w *Worker) recovered(what string) (was bool) {
 	w.stats.mu.Lock()
 	known := w.stats.troubles[what]
 	delete(w.stats.troubles, what)
@@ -106,6 +106,7 @@ func (w *Worker) recovered(what string) {
 	if known {
 		w.log.Info(what + " works again")
 	}
+	return known
 }
 
 // resetPools closes our connections when they lead to a server that takes no writes any more: the next are fresh.

@@ -71,10 +71,17 @@ func (r *rig) awaitQuiet() { pause(lease() + 2*time.Second) }
 func (r *rig) starts(ids []job.ID, nth int) map[job.ID]time.Time {
 	r.t.Helper()
 	at := map[job.ID]time.Time{}
+	var missing job.ID
+	defer func() {
+		if r.t.Failed() {
+			r.t.Logf("%v is still missing: %s", missing, ask[string](r, "SELECT coalesce((SELECT to_json(l)::text FROM weir.live AS l WHERE id = $1), 'not live')", missing.UUID()))
+		}
+	}()
 	testenv.Eventually(r.t, 30*time.Second, func() bool {
 		all := readLedgers(r.t, r.dir).of(started).byID()
 		for _, id := range ids {
 			if len(all[id]) < nth {
+				missing = id
 				return false
 			}
 			at[id] = all[id].last()
