@@ -92,8 +92,8 @@ type Claimed struct {
 	// Contended says that a queue was left alone, its scans not made, since many were claiming from it: come back in a
 	// few milliseconds.
 	Contended bool
-	// Candidates are jobs with keys, for Admit: not claimed and not locked, but for those of ClaimQueue.Alone, which are in Jobs. Sorted as Jobs; together with those they are at
-	// most the slots that were asked for, and the first of both.
+	// Candidates are jobs with keys, for Admit: not claimed and not locked. (Those taken by ClaimQueue.Alone are in Jobs.) Sorted as
+	// Jobs; together with those they are at most the slots that were asked for, and the first of both.
 	Candidates []Candidate
 	// Limited says that a limit of a queue for the whole fleet cut its scans: another claim brings more only after a job of
 	// that queue has ended or, for a rate, at Next.
@@ -109,9 +109,10 @@ const claimColumns = `id, kind, queue, priority, attempt, max_attempts, crashes,
 func (s *Store) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	names, slots, modes, alone := make([]string, len(req.Queues)), make([]int32, len(req.Queues)), make([]int16, len(req.Queues)), make([]int32, len(req.Queues))
-	starts := make([]pgtype.Timestamptz, 0, len(req.Queues)*Ranges)
-	startIDs := make([][16]byte, 0, len(req.Queues)*Ranges)
+	n := len(req.Queues)
+	names, slots, modes, alone := make([]string, n), make([]int32, n), make([]int16, n), make([]int32, n)
+	starts := make([]pgtype.Timestamptz, 0, n*Ranges)
+	startIDs := make([][16]byte, 0, n*Ranges)
 	for i, q := range req.Queues {
 		names[i], slots[i], modes[i], alone[i] = q.Name, int32(q.Slots), int16(q.Mode), int32(q.Alone)
 		for _, p := range q.Starts {
