@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/job"
 )
 
 func TestTwoMillionIDsOfOneGeneratorAreUniqueAndRiseInEachGoroutine(t *testing.T) {
 	t.Parallel()
 	total := 2_000_000
-	if raceEnabled || testing.Short() {
+	if testenv.Race || testing.Short() {
 		total = 100_000
 	}
 	for _, goroutines := range []int{1, 4, 16} {
