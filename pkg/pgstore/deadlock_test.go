@@ -2,20 +2,12 @@ package pgstore_test
 
 import (
 	"errors"
-	"flag"
 	"math/rand/v2"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/pgstore"
 )
-
-// A longer run: go test ./pkg/pgstore -run Deadlock -crossfor 5m
-var crossFor = flag.Duration("crossfor", 5*time.Second, "how long the statements cross each other in the test of deadlocks")
 
 const (
 	crossJobs     = 200
@@ -29,7 +21,7 @@ type crossing struct {
 	session job.ID
 	random  *rand.Rand
 	held    []job.Row
-	broken  error
+	keyed   bool // the jobs have keys: finish does not know of those
 }
 
 // some draws up to 50 of the ids, in any order.
@@ -49,7 +41,7 @@ func (c *crossing) step() error {
 	case 0, 1, 2, 3:
 		return c.claimMore()
 	case 4:
-		_, err = c.store.Finish(c.ctx, c.session, completionsOf(c.held...))
+		return c.finish()
 	case 5:
 		_, _, err = c.store.Retry(c.ctx, c.session, failuresOf(f, c.held...))
 	case 6:
@@ -65,6 +57,16 @@ func (c *crossing) step() error {
 	case 11:
 		return c.replace()
 	}
+	return err
+}
+
+func (c *crossing) finish() error {
+	if !c.keyed {
+		_, err := c.store.Finish(c.ctx, c.session, completionsOf(c.held...))
+		return err
+	}
+	got, err := c.store.FinishKeyed(c.ctx, c.session, completionsOf(c.held...), serves(int32(c.random.IntN(3))))
+	c.held = append(got.Handed, c.held[:min(len(c.held), 30)]...)
 	return err
 }
 
@@ -90,7 +92,7 @@ func (c *crossing) sweep() error {
 		return err
 	}
 	if _, err := c.pool.Exec(c.ctx, c.text(`UPDATE weir.live SET expires_at = clock_timestamp() - interval '1 s' WHERE ctid = ANY (ARRAY(
-		SELECT ctid FROM weir.live WHERE state <> 1 ORDER BY random() LIMIT 5 FOR UPDATE SKIP LOCKED))`)); err != nil {
+		SELECT ctid FROM weir.live WHERE state <> 1 ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED))`)); err != nil {
 		return err
 	}
 	_, err := c.store.Expire(c.ctx, 100)
@@ -119,44 +121,15 @@ func (c *crossing) replace() error {
 
 func TestStatementsThatCrossDoNotDeadlockAndLoseNothing(t *testing.T) {
 	t.Parallel()
-	server := testenv.PrivatePostgres(t, "deadlock_timeout", "50ms", "max_connections", "60")
-	pool, schema := testenv.SchemaOn(t, server.URL()+"&pool_max_conns=40")
-	b := benchOn(t, pool, schema)
-	ids := b.enqueue(crossJobs)
-	all := make([]*crossing, crossSessions)
-	var wg sync.WaitGroup
-	end := time.Now().Add(*crossFor)
-	for i := range all {
-		c := &crossing{bench: b, ids: ids, session: b.session(), random: rand.New(rand.NewPCG(uint64(i), 1))}
-		all[i] = c
-		wg.Go(func() {
-			for c.broken == nil && time.Now().Before(end) {
-				c.broken = c.step()
-			}
-		})
+	h := newHunt(t)
+	ids := h.enqueue(crossJobs)
+	steps := make([]func() error, crossSessions)
+	for i := range steps {
+		c := &crossing{bench: h.bench, ids: ids, session: h.session(), random: rand.New(rand.NewPCG(uint64(i), 1))}
+		steps[i] = c.step
 	}
-	wg.Wait()
-	for _, c := range all {
-		var pg *pgconn.PgError
-		if errors.As(c.broken, &pg) {
-			t.Errorf("%s %s: %s", pg.Code, c.broken, pg.Detail)
-		} else if c.broken != nil {
-			t.Error(c.broken)
-		}
-	}
-	b.countedOnce(t, ids)
-	b.tellDeadlocks(t)
-}
-
-// tellDeadlocks logs what the server says of deadlocks, if the test has failed: which statements they were.
-func (b *bench) tellDeadlocks(t *testing.T) {
-	t.Helper()
-	if !t.Failed() {
-		return
-	}
-	for _, said := range b.rows(`SELECT m[1] FROM regexp_matches(pg_read_file('weir.log'), '(ERROR:  deadlock detected.*?STATEMENT:  [^\n]*\n)', 'g') AS m LIMIT 3`) {
-		t.Log(said)
-	}
+	h.run(t, steps)
+	h.countedOnce(t, ids)
 }
 
 // countedOnce checks that each job is live or has exactly one end. (All were enqueued again after each delete.)

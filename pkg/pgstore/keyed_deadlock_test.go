@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/weirq/weir/internal/testenv"
 	"github.com/weirq/weir/pkg/pgstore"
 )
 
@@ -26,9 +23,7 @@ func (c *keyedCrossing) step() error {
 	case 0, 1, 2:
 		return c.admitMore()
 	case 3, 4:
-		got, err := c.store.FinishKeyed(c.ctx, c.session, completionsOf(c.held...), serves(int32(c.random.IntN(3))))
-		c.held = append(got.Handed, c.held[:min(len(c.held), 30)]...)
-		return err
+		return c.finish()
 	case 5, 6:
 		got, err := c.store.Pass(c.ctx, c.session, c.key(), serves(int32(c.random.IntN(3))))
 		c.held = append(c.held, got.Jobs...)
@@ -45,7 +40,7 @@ func (c *keyedCrossing) step() error {
 	// What was enqueued again has lost its keys.
 	_, err := c.pool.Exec(c.ctx, c.text(`UPDATE weir.live SET keys = CASE WHEN random() < 0.3 THEN ARRAY[$1, $1 || 'a', 'f'] ELSE ARRAY[$1] END,
 		key_limits = NULL, flags = flags | 1, line_at = ready_at
-		WHERE id = ANY (ARRAY(SELECT id FROM weir.live WHERE keys IS NULL AND state = 0 LIMIT 20 FOR UPDATE SKIP LOCKED))`), c.key())
+		WHERE id = ANY (ARRAY(SELECT id FROM weir.live WHERE keys IS NULL AND state = 0 ORDER BY id LIMIT 20 FOR UPDATE))`), c.key())
 	return err
 }
 
@@ -88,51 +83,33 @@ func (c *keyedCrossing) change() (err error) {
 			[]*int{nil, nil, new(int)}[c.random.IntN(3)])
 	case 2:
 		_, err = c.pool.Exec(c.ctx, c.text(`UPDATE weir.locks SET until = clock_timestamp() WHERE until IS NOT NULL AND (key, slot) IN (
-			SELECT key, slot FROM weir.locks WHERE until IS NOT NULL ORDER BY key, slot LIMIT 5 FOR UPDATE SKIP LOCKED)`))
+			SELECT key, slot FROM weir.locks WHERE until IS NOT NULL ORDER BY key, slot LIMIT 1 FOR UPDATE SKIP LOCKED)`))
 	}
 	return err
 }
 
 func TestStatementsAboutKeysThatCrossDoNotDeadlockAndLoseNothing(t *testing.T) {
 	t.Parallel()
-	server := testenv.PrivatePostgres(t, "deadlock_timeout", "50ms", "max_connections", "80")
-	pool, schema := testenv.SchemaOn(t, server.URL()+"&pool_max_conns=60")
-	b := benchOn(t, pool, schema)
-	ids := b.enqueue(crossJobs)
+	h := newHunt(t)
+	ids := h.enqueue(crossJobs)
 	for i, id := range ids {
-		b.giveKeys(id, nil, [][]string{{"a"}, {"b"}, {"a", "b"}, {"c", "d"}, {"e"}, {"b", "c", "d"}}[i%6]...)
+		h.giveKeys(id, nil, [][]string{{"a"}, {"b"}, {"a", "b"}, {"c", "d"}, {"e"}, {"b", "c", "d"}}[i%6]...)
 	}
-	all := make([]*keyedCrossing, keyedSessions)
-	var wg sync.WaitGroup
-	end := time.Now().Add(*crossFor)
-	for i := range all {
-		c := &keyedCrossing{&crossing{bench: b, ids: ids, session: b.session(), random: rand.New(rand.NewPCG(uint64(i), 2))}}
-		all[i] = c
-		wg.Go(func() {
-			for c.broken == nil && time.Now().Before(end) {
-				c.broken = c.step()
-			}
-		})
+	steps := make([]func() error, keyedSessions)
+	for i := range steps {
+		c := &keyedCrossing{&crossing{bench: h.bench, ids: ids, session: h.session(), random: rand.New(rand.NewPCG(uint64(i), 2)), keyed: true}}
+		steps[i] = c.step
 	}
-	wg.Wait()
-	for _, c := range all {
-		var pg *pgconn.PgError
-		if errors.As(c.broken, &pg) {
-			t.Errorf("%s %s: %s", pg.Code, c.broken, pg.Detail)
-		} else if c.broken != nil {
-			t.Error(c.broken)
-		}
-	}
-	b.countedOnce(t, ids)
-	b.lockedOnce(t)
-	b.tellDeadlocks(t)
+	h.run(t, steps)
+	h.countedOnce(t, ids)
+	h.lockedOnce(t)
 }
 
 // lockedOnce checks that lock rows and live rows agree, and places in line.
 func (b *bench) lockedOnce(t *testing.T) {
 	t.Helper()
 	for what, sql := range map[string]string{
-		"lock rows without their claim":          "SELECT k.key, k.slot FROM weir.locks AS k LEFT JOIN weir.live AS l ON l.id = k.job_id WHERE l.id IS NULL OR l.fence <> k.fence OR (k.until IS NULL) <> (l.state = 1)",
+		"lock rows without their claim":          "SELECT k.key, k.slot, k.fence, k.until, l.id, l.fence, l.state, l.keys, l.key_limits, l.flags, l.session FROM weir.locks AS k LEFT JOIN weir.live AS l ON l.id = k.job_id WHERE l.id IS NULL OR l.fence <> k.fence OR (k.until IS NULL) <> (l.state = 1)",
 		"running jobs without all their locks":   "SELECT l.id FROM weir.live AS l WHERE l.state = 1 AND cardinality(l.keys) <> (SELECT count(*) FROM weir.locks AS k WHERE k.job_id = l.id)",
 		"blocked jobs that hold something":       "SELECT l.id FROM weir.live AS l JOIN weir.locks AS k ON k.job_id = l.id WHERE l.state = 2",
 		"blocked jobs without a place in a line": "SELECT l.id FROM weir.live AS l WHERE l.state = 2 AND cardinality(l.keys) - 1 <> (SELECT count(*) FROM weir.waits AS w WHERE w.job_id = l.id)",
