@@ -329,12 +329,13 @@ func TestADrainEndsJobsThatShareAKey(t *testing.T) {
 func TestABetterPriorityComesBeforeAChain(t *testing.T) {
 	inModes(t, func(t *testing.T, r *rig) {
 		l, g, before := newLedger(), newGate(), make(chan int, 1)
-		const waiters = 60
+		const waiters, kept = 10_000, 60
 		specs := make([]job.Spec, waiters)
 		for n := range specs {
 			specs[n] = job.Spec{Args: task{N: n}, Options: job.Options{Priority: 9, Keys: []job.Key{job.Mutex("chain")}}}
 		}
-		if _, err := r.EnqueueMany(t.Context(), specs); err != nil {
+		chain, err := r.EnqueueMany(t.Context(), specs)
+		if err != nil {
 			t.Fatal(err)
 		}
 		r.start(func(ctx context.Context, j *worker.Job[task]) error {
@@ -342,7 +343,7 @@ func TestABetterPriorityComesBeforeAChain(t *testing.T) {
 			case 10:
 				l.enter(&j.Row, j.Args.N)
 				return g.handle(ctx, j)
-			case 1000:
+			case waiters:
 				before <- len(l.order("chain"))
 			default:
 				l.enter(&j.Row, j.Args.N)
@@ -350,10 +351,17 @@ func TestABetterPriorityComesBeforeAChain(t *testing.T) {
 			return nil
 		}, func(c *worker.Config) { c.Queues[0].Slots = 1 })
 		receive(t, g.started, "start")
-		r.add(task{N: 1000}, job.Options{Priority: 1, Keys: []job.Key{job.Mutex("other")}})
+		r.add(task{N: waiters}, job.Options{Priority: 1, Keys: []job.Key{job.Mutex("other")}})
 		close(g.free)
 		if n := receive(t, before, "start"); n > 11 {
 			t.Errorf("%d of the chain started before it, where 11 had", n)
+		}
+		rest := make([]job.ID, 0, waiters)
+		for _, e := range chain[kept:] { // so many one after the other are another test
+			rest = append(rest, e.ID)
+		}
+		if err := r.Cancel(t.Context(), rest...); err != nil {
+			t.Fatal(err)
 		}
 		r.rests()
 		if got := l.order("chain"); !slices.IsSorted(got) {
