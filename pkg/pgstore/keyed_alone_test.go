@@ -133,6 +133,18 @@ func entryIsNotSeen(b *bench) string {
 	return ""
 }
 
+// changedSince is what alone must see itself, since its rows were read without locks: what has changed after the claim looked.
+func changedSince(set string) func(b *bench) string {
+	return func(b *bench) string {
+		id := b.keyed("a")
+		b.exec("UPDATE weir.live SET "+set+" WHERE id = $1", id.UUID())
+		if b.row("SELECT coalesce(cardinality(weir.alone_v1(ARRAY[$1]::uuid[], ARRAY[$1]::uuid[])), 0)", id.UUID()) != "0" {
+			return "a job runs of which now " + set
+		}
+		return ""
+	}
+}
+
 func slotsAreNotKept(b *bench) string {
 	b.enqueue(2)
 	first := b.keyed("a")

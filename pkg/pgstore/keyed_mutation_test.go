@@ -66,6 +66,10 @@ var keyedMutations = []struct {
 	{"alone: none with several locks is in the claim", []cut{{"alone_v1", "HAVING bool_and(cardinality(c.keys) = 1)", "HAVING true OR bool_and(cardinality(c.keys) = 1)"}, {"alone_v1", "c.id = ANY (p_alone)", "c.id = ANY (p_alone) AND cardinality(c.keys) = 1"}}, severalAreNotSeen},
 	{"alone: the lock has no row", []cut{{"alone_v1", "AND (SELECT k.slot FROM weir.locks AS k WHERE k.key = c.keys[1] LIMIT 1) IS NULL", ""}}, higherSlotIsNotSeen},
 	{"alone: no entry in limits", []cut{{"alone_v1", "EXISTS (SELECT FROM weir.limits) OR ", ""}}, entryIsNotSeen},
+	{"alone: still available", []cut{{"alone_v1", "l.state + 0 = 0 AND ", ""}}, changedSince("state = 1")},
+	{"alone: still due", []cut{{"alone_v1", "AND l.ready_at <= statement_timestamp() ", ""}}, changedSince("ready_at = clock_timestamp() + interval '1 min'")},
+	{"alone: not expired since", []cut{{"alone_v1", "AND (l.expires_at IS NULL OR l.expires_at > statement_timestamp())", ""}}, changedSince("expires_at = clock_timestamp() - interval '1 s'")},
+	{"alone: has not killed two processes", []cut{{"alone_v1", "AND c.crashes < 2 ", ""}, {"alone_v1", "AND l.crashes < 2", ""}}, changedSince("crashes = 2")},
 	{"alone: only into slots that are kept", []cut{{"claim_v1", "greatest(p_alone[q] - (cardinality(v_tids) - v_before), 0)", "100"}}, slotsAreNotKept},
 	{"paused queues leave the line", []cut{{"runnable_v1", "q.paused_at IS NOT NULL", "false"}}, pausedHoldsLine},
 }
