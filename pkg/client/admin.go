@@ -132,6 +132,7 @@ func (c *Client) Retry(ctx context.Context, id job.ID) error {
 func (c *Client) retry(ctx context.Context, ids []job.ID) (n int, winner job.ID, err error) {
 	var revived []pgstore.Revived
 	err = c.act(ctx, "retry", targetOf(ids), func(store *pgstore.Store) (int, error) {
+		revived, winner = nil, job.ID{}
 		all, err := store.Revive(ctx, ids)
 		for _, r := range all {
 			if r.Winner.IsZero() {
@@ -188,19 +189,29 @@ func (c *Client) remove(ctx context.Context, ids []job.ID) (n int, err error) {
 	return len(gone), nil
 }
 
-// act does something by hand and writes down who did it, both or neither.
+// actTries is how often something by hand is tried that deadlocks and conflicts roll back.
+const actTries = 10
+
+// act does something by hand and writes down who did it, both or neither. What a deadlock or a conflict has rolled back is
+// done again: docs/decisions/0017 tells why there are such. do may run several times, and the last one counts.
 func (c *Client) act(ctx context.Context, verb, target string, do func(*pgstore.Store) (int, error)) error {
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		store := c.store.On(tx)
-		n, err := do(store)
-		if err != nil {
-			return err
+	var err error
+	for tries := 1; ; tries++ {
+		err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+			store := c.store.On(tx)
+			n, err := do(store)
+			if err != nil {
+				return err
+			}
+			if n == 0 && verb != "pause" && verb != "resume" {
+				return nil // nothing was there
+			}
+			return store.Note(ctx, c.actor(), verb, target, n)
+		})
+		if !isConflict(err) || tries == actTries || !pause(ctx, backoff(tries-1)) {
+			break
 		}
-		if n == 0 && verb != "pause" && verb != "resume" {
-			return nil // nothing was there
-		}
-		return store.Note(ctx, c.actor(), verb, target, n)
-	})
+	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", verb, target, scrub(err))
 	}

@@ -69,13 +69,21 @@ func isUnknown(err error) bool {
 	return pgstore.IsUnknown(err)
 }
 
+// isConflict reports whether the server has rolled a transaction back since it crossed another's: a deadlock, or a conflict.
+func isConflict(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "40P01" || pg.Code == "40001")
+}
+
 // isTransient reports whether an error that stored nothing is worth another try with the same values.
 func isTransient(err error) bool {
 	var pg *pgconn.PgError
+	if isConflict(err) {
+		return true
+	}
 	if errors.As(err, &pg) {
 		switch pg.Code {
-		case "40001", "40P01", // serialization failure, deadlock
-			"25006",                            // read-only: a failover is under way
+		case "25006", // read-only: a failover is under way
 			"53300",                            // too many connections
 			"57P01", "57P02", "57P03", "57P05": // shutting down, starting up
 			return true

@@ -3,14 +3,16 @@ package client_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/weirq/weir/pkg/client"
 	"github.com/weirq/weir/pkg/job"
 )
 
-// failFirst makes the first inserts into the log fail with code.
-func (r rig) failFirst(t *testing.T, failures int, code string) {
+// failFirst makes the first inserts into a table fail with code.
+func (r rig) failFirst(t *testing.T, table string, failures int, code string) {
 	t.Helper()
 	// A sequence is not rolled back: the next try gets the next number.
 	r.exec(t, fmt.Sprintf(`CREATE SEQUENCE %%[1]s.tries;
@@ -19,7 +21,7 @@ func (r rig) failFirst(t *testing.T, failures int, code string) {
 		  IF nextval('%%[1]s.tries') <= %d THEN RAISE EXCEPTION 'try again' USING ERRCODE = '%s'; END IF;
 		  RETURN NULL;
 		END $$;
-		CREATE TRIGGER fail AFTER INSERT ON %%[1]s.jobs FOR EACH STATEMENT EXECUTE FUNCTION %%[1]s.fail()`, failures, code))
+		CREATE TRIGGER fail AFTER INSERT ON %%[1]s.%s FOR EACH STATEMENT EXECUTE FUNCTION %%[1]s.fail()`, failures, code, table))
 }
 
 func TestADeadlockOrConflictIsTriedAgainWithTheSameID(t *testing.T) {
@@ -28,7 +30,7 @@ func TestADeadlockOrConflictIsTriedAgainWithTheSameID(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			c := open(t)
-			c.failFirst(t, 3, code)
+			c.failFirst(t, "jobs", 3, code)
 			c.enqueue(t, welcome{})
 			c.exec(t, "SELECT setval('%s.tries', 1, false)")
 			jobs := make([]job.Spec, 1500)
@@ -62,5 +64,37 @@ func TestADeadlockOrConflictIsTriedAgainWithTheSameID(t *testing.T) {
 				t.Errorf("in a transaction: %d tries, %v", tries, err)
 			}
 		})
+	}
+}
+
+// A delete of thousands crosses claims, and SKIP LOCKED may wait (docs/decisions/0017).
+func TestWhatIsDoneByHandIsDoneAgainAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	c := open(t)
+	waiting := func() job.ID { return c.enqueue(t, welcome{}, job.Options{Delay: time.Hour}) }
+	dead := waiting()
+	if err := c.Cancel(t.Context(), dead); err != nil {
+		t.Fatal(err)
+	}
+	c.failFirst(t, "actions", 3, "40P01")
+	for what, do := range map[string]func() error{
+		"cancel": func() error { return c.Cancel(t.Context(), waiting()) },
+		"retry":  func() error { return c.Retry(t.Context(), dead) },
+		"delete": func() error { return c.Delete(t.Context(), waiting()) },
+		"change": func() error { return c.Change(t.Context(), client.Change{Priority: 2}, waiting()) },
+		"limit":  func() error { return c.SetLimit(t.Context(), client.Limit{Key: "k", N: 3}, false) },
+		"pause":  func() error { return c.Pause(t.Context(), client.Queue("elsewhere")) },
+	} {
+		before := c.count(t, "actions", "true")
+		c.exec(t, "SELECT setval('%s.tries', 1, false)")
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if n := c.count(t, "actions", "true") - before; n != 1 {
+			t.Errorf("%s is noted %d times", what, n)
+		}
+		if n := c.count(t, "tries", "last_value = 4"); n != 1 {
+			t.Errorf("%s was not tried four times", what)
+		}
 	}
 }
