@@ -5,7 +5,7 @@
 //	go test ./test/chaos -long     the literal numbers of the promises: a lease of 15 s, up to ten minutes a test
 //
 // (or WEIR_TEST_LONG=1.) A short form shortens the waiting, never the property. README.md lists the faults, with the test
-// of each and what came of it. TestSoak brings about most of them at random, with -long for half an hour (or -soak 2h), and
+// of each and what came of it. TestSoak brings about most of them at random, with -long for half an hour (and -soak 2h for two), and
 // then nothing may have grown.
 //
 // # The oracle
