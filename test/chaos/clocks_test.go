@@ -89,8 +89,11 @@ func TestAClockThatIsAnHourOffChangesNothing(t *testing.T) {
 			if c.isSet { // what Redis knows of idle workers has expired: they poll, and are known again
 				share, most = 1, pollAlone+time.Second+crowd()
 			}
-			if worst := quantile(late, share); worst > most || len(late) < 50 {
+			if worst := quantile(late, share); worst > most {
 				t.Errorf("of %d jobs without keys one started %v after its time (quantile %v), at most %v", len(late), worst, share, most)
+			}
+			if least := pick(10, 50); len(late) < least { // a busy machine brings fewer in the time there is
+				t.Errorf("only %d jobs without keys were looked at, at least %d", len(late), least)
 			}
 			if n := r.count("SELECT count(*) FROM weir.sessions WHERE dead_at IS NOT NULL AND state <> 'draining' AND version <> 'victim'"); n != 0 {
 				t.Errorf("%d living processes were called dead", n)

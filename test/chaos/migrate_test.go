@@ -193,7 +193,7 @@ func goOnThroughVersions(t *testing.T, bin string) {
 	r.awaitEvents(20*time.Second, 5, started, "victim")
 	r.worker("old", slots(20))
 	began := time.Now()
-	producer := r.start(spec{Role: "producer", Name: "producer", Rate: 100, Mix: true, Job: work{For: 5 * time.Millisecond}})
+	producer := r.start(spec{Role: "producer", Name: "producer", Rate: pick(50, 100), Mix: true, Job: work{For: 5 * time.Millisecond}})
 	r.worker("older", slots(20))
 	s.awaitTrust()
 
@@ -211,7 +211,7 @@ func goOnThroughVersions(t *testing.T, bin string) {
 	before := r.partitions("%")
 	r.start(spec{Role: "sweeper", Name: "sweeper-new", Rotate: time.Second})
 	fresh := r.worker("fresh", slots(20))
-	more := r.start(spec{Role: "producer", Name: "producer-new", Rate: 50, Mix: true, Job: work{For: 5 * time.Millisecond}})
+	more := r.start(spec{Role: "producer", Name: "producer-new", Rate: pick(25, 50), Mix: true, Job: work{For: 5 * time.Millisecond}})
 	killed := time.Now()
 	victim.kill()
 	r.allIdle(weir.run(10, "migrate", "up"))
@@ -249,7 +249,8 @@ func goOnThroughVersions(t *testing.T, bin string) {
 	for text, n := range errs {
 		t.Errorf("%d enqueues were refused: %s", n, text)
 	}
-	if worst, most := quantile(late, 1), pollAlone+time.Second+crowd(); worst > most {
+	// Four times ten programs at once, beside other tests: three times the crowd.
+	if worst, most := quantile(late, 1), pollAlone+time.Second+3*crowd(); worst > most {
 		t.Errorf("a job started %v after its time, at most %v", worst, most)
 	}
 	if n := r.count("SELECT count(*) FROM weir.sessions WHERE dead_at IS NOT NULL AND state <> 'draining' AND version <> 'victim'"); n != 0 {

@@ -188,10 +188,13 @@ func TestTransactionsDecideWhatRuns(t *testing.T) {
 		r.ledger.note(event{What: acked, ID: e.ID})
 		return err
 	}))
-	r.awaitEmpty(10 * time.Second)
+	// The sweeper looks for what was committed long after its hint every 5 s; in the short form, whose hints may be lost in a
+	// busy Redis, it may take a second look.
+	most := 6*time.Second + 2*crowd()
+	r.awaitEmpty(most + 4*time.Second)
 	for id, at := range r.starts(ids(committed), 1) {
-		if took := at.Sub(committed[id]); took > 6*time.Second {
-			t.Errorf("job %s started %v after its commit", id, took)
+		if took := at.Sub(committed[id]); took > most {
+			t.Errorf("job %s started %v after its commit, at most %v", id, took, most)
 		}
 	}
 	r.check(audit{})
