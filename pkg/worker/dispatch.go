@@ -287,8 +287,9 @@ func (d *dispatcher) deliver(s *session, got pgstore.Claimed) {
 	for i := range got.Jobs {
 		t := &task{worker: d.w, row: got.Jobs[i], session: s, handler: d.w.handlers[got.Jobs[i].Kind]}
 		t.row.Session = s.id
-		d.w.tasks.add(t)
-		if t.alone = len(t.row.Keys) > 0; t.alone {
+		t.alone = len(t.row.Keys) > 0
+		d.w.tasks.add(t) // complete by now: from here on the renewal sees it
+		if t.alone {
 			keyed = append(keyed, t)
 			d.keyed[d.laneOf(t.row.Queue)] = true
 		} else {
