@@ -72,14 +72,21 @@ func TestWhatIsDoneByHandIsDoneAgainAfterADeadlock(t *testing.T) {
 	t.Parallel()
 	c := open(t)
 	waiting := func() job.ID { return c.enqueue(t, welcome{}, job.Options{Delay: time.Hour}) }
-	dead := waiting()
-	if err := c.Cancel(t.Context(), dead); err != nil {
+	dead, other := waiting(), c.enqueue(t, welcome{}, job.Options{Delay: time.Hour, Queue: "other"})
+	if err := c.Cancel(t.Context(), dead, other); err != nil {
 		t.Fatal(err)
 	}
 	c.failFirst(t, "actions", 3, "40P01")
 	for what, do := range map[string]func() error{
 		"cancel": func() error { return c.Cancel(t.Context(), waiting()) },
 		"retry":  func() error { return c.Retry(t.Context(), dead) },
+		"retry many": func() error {
+			n, err := c.RetryMany(t.Context(), client.Filter{Queue: "other"})
+			if n != 1 {
+				t.Errorf("retry many: %d jobs, want 1: what was rolled back counts", n)
+			}
+			return err
+		},
 		"delete": func() error { return c.Delete(t.Context(), waiting()) },
 		"change": func() error { return c.Change(t.Context(), client.Change{Priority: 2}, waiting()) },
 		"limit":  func() error { return c.SetLimit(t.Context(), client.Limit{Key: "k", N: 3}, false) },

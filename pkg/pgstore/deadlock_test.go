@@ -82,7 +82,7 @@ func (c *crossing) claimMore() error {
 	return err
 }
 
-// sweep lets some session die, or some jobs expire.
+// sweep lets some session die, or a job expire. One row at a time by hand: what skips and holds nothing closes no circle.
 func (c *crossing) sweep() error {
 	if _, err := c.pool.Exec(c.ctx, c.text(`UPDATE weir.sessions SET dead_at = clock_timestamp() WHERE id = ANY (ARRAY(
 		SELECT id FROM weir.sessions WHERE dead_at IS NULL ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED))`)); err != nil {

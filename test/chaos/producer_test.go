@@ -188,8 +188,8 @@ func TestTransactionsDecideWhatRuns(t *testing.T) {
 		r.ledger.note(event{What: acked, ID: e.ID})
 		return err
 	}))
-	// The sweeper looks for what was committed long after its hint every 5 s; in the short form, whose hints may be lost in a
-	// busy Redis, it may take a second look.
+	// The sweeper looks for what was committed long after its hint every 5 s. On a machine busy with other tests a first look was
+	// once not enough, which is not explained yet: the short form allows for more.
 	most := 6*time.Second + 2*crowd()
 	r.awaitEmpty(most + 4*time.Second)
 	for id, at := range r.starts(ids(committed), 1) {
