@@ -177,6 +177,34 @@ func TestOutputKeepsTheTailAndTheReason(t *testing.T) {
 	}
 }
 
+// Go's runtime writes "panic: ", the text and the end of the line apart.
+func TestTheReasonIsFoundInAnyPieces(t *testing.T) {
+	for name, pieces := range map[string][]string{
+		"apart":     {"x\n", "panic: ", "no", "\n", "\ngoroutine 1 [running]:\n", "main.f()\n"},
+		"in a word": {"x\npan", "ic: no\ngoroutine"},
+		"unended":   {"x\nfatal er", "ror: ", "no"},
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := child.NewOutput(r, nil)
+		all := ""
+		for _, piece := range pieces {
+			_, _ = fmt.Fprint(w, piece)
+			all += piece
+			for until := time.Now().Add(10 * time.Second); out.Tail() != strings.TrimSpace(all) && time.Now().Before(until); {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		_ = w.Close() // the end of the output
+		out.Await(10 * time.Second)
+		if got := out.LastLine(); !strings.HasSuffix(got, ": no") {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
 func ExampleLauncher() {
 	l := new(child.Launcher)
 	defer l.Close()

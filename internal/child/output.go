@@ -28,6 +28,7 @@ type Output struct {
 
 	mu     sync.Mutex
 	tail   []byte
+	begun  []byte // the beginning of the line that has not ended yet, at most maxLine
 	crash  string // the first line with which Go says why a program dies
 	line   []byte // begun, not passed on yet
 	shown  int    // bytes passed on since the last reset
@@ -65,9 +66,7 @@ var crashes = [][]byte{[]byte("panic: "), []byte("fatal error: "), []byte("runti
 func (o *Output) take(p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.crash == "" {
-		o.crash = crashLine(p)
-	}
+	o.watchLocked(p)
 	if o.tail = append(o.tail, p...); len(o.tail) > 4*maxTail {
 		o.tail = append(o.tail[:0], o.tail[len(o.tail)-maxTail:]...)
 	}
@@ -90,14 +89,26 @@ func (o *Output) take(p []byte) {
 	o.line = append(o.line[:0], o.line[end:]...)
 }
 
-func crashLine(p []byte) string {
-	for _, start := range crashes {
-		at := bytes.Index(p, start)
-		if at < 0 || at > 0 && p[at-1] != '\n' {
-			continue
+// watchLocked looks for the line that says why a program dies. It looks at whole lines: Go writes "panic: " and what
+// follows it apart, and they may come in two reads.
+func (o *Output) watchLocked(p []byte) {
+	for more := true; more && o.crash == ""; {
+		var line []byte
+		line, p, more = bytes.Cut(p, []byte("\n"))
+		o.begun = append(o.begun, line[:min(len(line), maxLine-len(o.begun))]...)
+		if more {
+			o.crash = crashLine(o.begun)
+			o.begun = o.begun[:0]
 		}
-		line, _, _ := bytes.Cut(p[at:], []byte("\n"))
-		return string(line)
+	}
+}
+
+// crashLine returns line if it says why a program dies.
+func crashLine(line []byte) string {
+	for _, start := range crashes {
+		if bytes.HasPrefix(line, start) {
+			return string(line)
+		}
 	}
 	return ""
 }
@@ -126,7 +137,7 @@ func (o *Output) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.flushLocked()
-	o.tail, o.crash, o.shown = o.tail[:0], "", 0
+	o.tail, o.begun, o.crash, o.shown = o.tail[:0], o.begun[:0], "", 0
 }
 
 // Await waits until the child's output has ended, at most limit: what left the child's group may hold it open.
@@ -156,6 +167,9 @@ func (o *Output) LastLine() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	line := o.crash
+	if line == "" {
+		line = crashLine(o.begun) // it may die before the line's end
+	}
 	if line == "" {
 		line = strings.TrimSpace(tail[strings.LastIndexByte(tail, '\n')+1:])
 	}

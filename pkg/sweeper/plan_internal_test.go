@@ -58,6 +58,7 @@ func TestWorkersAreNotWokenForEverForWhatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	var in insist
 	now := time.Now()
+	start := now
 	stuck := []pgstore.DueQueue{{Queue: "q", Due: 3, Least: now.Add(-time.Minute)}}
 	wakes := 0
 	for range 600 / 5 {
@@ -67,8 +68,19 @@ func TestWorkersAreNotWokenForEverForWhatNobodyTakes(t *testing.T) {
 	if wakes < 5 || wakes > 15 {
 		t.Errorf("10 minutes: got %d wakes for the same rows, want about one a minute", wakes)
 	}
-	moving := []pgstore.DueQueue{{Queue: "q", Due: 2, Least: now.Add(-time.Minute)}}
-	if len(in.pick(moving, now)) != 1 {
-		t.Error("rows that move are not announced at once")
+	for what, moving := range map[string]pgstore.DueQueue{
+		"a later first": {Queue: "q", Due: 3, Least: start}, "fewer": {Queue: "q", Due: 2, Least: stuck[0].Least}, "more": {Queue: "q", Due: 4, Least: stuck[0].Least},
+	} {
+		if len(in.pick([]pgstore.DueQueue{moving}, now)) != 1 {
+			t.Errorf("%s: rows that move are not announced at once", what)
+		}
+		in.pick(stuck, now)
+	}
+	in.forget()
+	if len(in.pick(stuck, now)) != 1 {
+		t.Error("what was told to nobody counts as told")
+	}
+	if len(in.pick(stuck, now.Add(stragglersEvery-time.Millisecond))) != 1 {
+		t.Error("the round after the first is skipped when it begins a millisecond early")
 	}
 }

@@ -53,7 +53,7 @@ func (s *Sweeper) recoverOnce(ctx context.Context) (n int, err error) {
 		n += len(jobs)
 		more = len(jobs) == recoverBatch
 	}
-	s.announce(ctx, hints)
+	_ = s.announce(ctx, hints)
 	_, err = s.pass(ctx, freed)
 	return n, errors.Join(append(errs, err)...)
 }

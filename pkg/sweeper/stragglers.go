@@ -35,7 +35,9 @@ func (s *Sweeper) stragglersOnce(ctx context.Context) (n int, err error) {
 		hints[q.Queue] = coord.Hint{Queue: q.Queue, Count: min(q.Due, wakeLimit), ReadyAt: q.Least, Again: true}
 		n += q.Due
 	}
-	s.announce(ctx, hints)
+	if err := s.announce(ctx, hints); err != nil {
+		s.insist.forget() // nobody was told: the next round tells them, not the one after it
+	}
 	return n, nil
 }
 
@@ -61,7 +63,8 @@ func (i *insist) pick(queues []pgstore.DueQueue, now time.Time) []pgstore.DueQue
 	var out []pgstore.DueQueue
 	for _, q := range queues {
 		old, known := i.queues[q.Queue]
-		switch same := known && old.least.Equal(q.Least) && q.Due >= old.due; {
+		// More than before is news: what nobody takes may stand before what came now, late or without its hint.
+		switch same := known && old.least.Equal(q.Least) && q.Due == old.due; {
 		case same && now.Before(old.next):
 			seen[q.Queue] = old
 			continue
@@ -70,9 +73,16 @@ func (i *insist) pick(queues []pgstore.DueQueue, now time.Time) []pgstore.DueQue
 		default:
 			old.wait = stragglersEvery
 		}
-		seen[q.Queue] = insisted{least: q.Least, due: q.Due, wait: old.wait, next: now.Add(old.wait)}
+		// Half a round early: a round that begins a little less than its time after the last one must not be skipped.
+		seen[q.Queue] = insisted{least: q.Least, due: q.Due, wait: old.wait, next: now.Add(old.wait - stragglersEvery/2)}
 		out = append(out, q)
 	}
 	i.queues = seen // what is gone is forgotten
 	return out
+}
+
+func (i *insist) forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.queues = nil
 }

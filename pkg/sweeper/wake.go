@@ -55,21 +55,21 @@ func (s *Sweeper) wakeOnce(ctx context.Context) (n int, err error) {
 	}
 	// The answer is all that is to come: what is no longer in it was claimed, cancelled or put off.
 	s.alarms.set(alarms)
-	s.announce(ctx, hints)
+	_ = s.announce(ctx, hints)
 	return n, nil
 }
 
 // announce sends hints. What is lost with Redis away is found by the next round, or by the workers' polls; the bus
-// itself says in the log when Redis goes and comes.
-func (s *Sweeper) announce(ctx context.Context, hints map[string]coord.Hint) {
+// itself says in the log when Redis goes and comes, so most callers need not look at the error.
+func (s *Sweeper) announce(ctx context.Context, hints map[string]coord.Hint) error {
 	if len(hints) == 0 {
-		return
+		return nil
 	}
 	all := make([]coord.Hint, 0, len(hints))
 	for _, h := range hints {
 		all = append(all, h)
 	}
-	_ = s.bus.Wake(ctx, all...)
+	return s.bus.Wake(ctx, all...)
 }
 
 // alarm is a hint to be sent at a local time.
@@ -139,4 +139,4 @@ func (a *alarms) ripe(now time.Time) map[string]coord.Hint {
 }
 
 // ring sends the hints whose time has come.
-func (s *Sweeper) ring(ctx context.Context) { s.announce(ctx, s.alarms.ripe(time.Now())) }
+func (s *Sweeper) ring(ctx context.Context) { _ = s.announce(ctx, s.alarms.ripe(time.Now())) }
