@@ -103,7 +103,7 @@ func TestASecondSignalLeavesTheJobsToTheLease(t *testing.T) {
 	r.enqueueMany(3, work{Do: doDeaf, Gate: gate}, job.Options{MaxAttempts: 1})
 	r.awaitEvents(10*time.Second, 3, started)
 	w.signal(syscall.SIGTERM)
-	testenv.Eventually(t, 10*time.Second, func() bool {
+	testenv.Eventually(t, 10*time.Second+crowd(), func() bool {
 		return r.count("SELECT count(*) FROM weir.sessions WHERE version = 'worker' AND state = 'draining'") == 1
 	}, "the worker does not close")
 	w.signal(syscall.SIGTERM)

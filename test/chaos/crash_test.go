@@ -196,7 +196,7 @@ func TestAPillIsDiscardedOnTheThirdDeathAndItsNeighboursComplete(t *testing.T) {
 			pill := r.enqueue(work{Do: do}, job.Options{MaxAttempts: 1})
 			r.enqueueMany(25, work{For: 2 * time.Second}, job.Options{MaxAttempts: 1})
 			c := r.crew(3, 10)
-			testenv.Eventually(t, 15*time.Second+8*lease()+30*time.Second, func() bool {
+			testenv.Eventually(t, 15*time.Second+8*lease()+30*time.Second+crowd(), func() bool {
 				return r.count("SELECT count(*) FROM weir.dead") > 0
 			}, "the pill is not discarded")
 			r.awaitEmpty(60 * time.Second)

@@ -115,10 +115,10 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	for name, exhaust := range map[string]func(r *rig){
 		"no room for tables": func(r *rig) {
-			testenv.Eventually(r.t, 60*time.Second, func() bool { return r.refusals("53100") > 0 }, "no enqueue was refused")
+			testenv.Eventually(r.t, 60*time.Second+crowd(), func() bool { return r.refusals("53100") > 0 }, "no enqueue was refused")
 		},
 		"no room for the write-ahead log": func(r *rig) {
-			testenv.Eventually(r.t, 60*time.Second, func() bool {
+			testenv.Eventually(r.t, 60*time.Second+crowd(), func() bool {
 				return r.count("SELECT count(*) FROM (SELECT pg_switch_wal()) AS x") < 0
 			}, "the server goes on")
 		},

@@ -177,7 +177,7 @@ func twoQueues(s *spec) { s.Queues = map[string]int{"default": 30, "other": 10} 
 // awaitWork waits until jobs are acknowledged and start again.
 func (r *rig) awaitWork(since time.Time) {
 	r.t.Helper()
-	testenv.Eventually(r.t, 30*time.Second, func() bool {
+	testenv.Eventually(r.t, 30*time.Second+crowd(), func() bool {
 		all := readLedgers(r.t, r.dir)
 		return all.of(started).last().After(since) && all.of(acked).last().After(since)
 	}, "neither enqueues nor jobs go on")

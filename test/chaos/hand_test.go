@@ -103,10 +103,10 @@ func TestRowsThatAreEditedByHandHarmNobodyElse(t *testing.T) {
 	if *long {
 		r.awaitEmpty(2 * time.Minute)
 	}
-	testenv.Eventually(t, 20*time.Second, func() bool {
+	testenv.Eventually(t, 20*time.Second+crowd(), func() bool {
 		return r.count("SELECT count(*) FROM weir.live WHERE NOT id = ANY ($1)", uuids(lost)) == 0
 	}, "jobs are still live: %v", lazily(r.left))
-	testenv.Eventually(t, 10*time.Second, func() bool {
+	testenv.Eventually(t, 10*time.Second+crowd(), func() bool {
 		return r.count("SELECT count(*) FROM weir.locks") == 0
 	}, "lock rows are left")
 

@@ -87,7 +87,7 @@ func TestAFrozenWorkerIsRefusedAndGoesOnWithANewSession(t *testing.T) {
 	must(t, os.WriteFile(gate+".frozen", nil, 0o600))
 	frozen.signal(syscall.SIGCONT)
 	r.awaitEvents(10*time.Second, 10, ended, "frozen") // well, each with a result
-	testenv.Eventually(t, 10*time.Second, func() bool { return r.sessionOf("frozen") != "" && r.sessionOf("frozen") != session },
+	testenv.Eventually(t, 10*time.Second+crowd(), func() bool { return r.sessionOf("frozen") != "" && r.sessionOf("frozen") != session },
 		"it has no new session")
 	pause(time.Second)
 	if n := r.count("SELECT count(*) FROM weir.live WHERE state = 1"); n != 10 {

@@ -30,6 +30,11 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	if !*long {
+		if err := measureSpeed(); err != nil {
+			panic(err)
+		}
+	}
 	testenv.Main(m)
 }
 
@@ -47,6 +52,6 @@ const sweepEvery = time.Second
 // lease is that of all processes, unless a test says otherwise.
 func lease() time.Duration { return pick(4*time.Second, 15*time.Second) }
 
-// crowd is what a bound has on top in the short form, whose tests run side by side on whatever machine there is. The
-// promises' own numbers are those of -long.
-func crowd() time.Duration { return pick(4*time.Second, 0) }
+// crowd is what a bound has on top in the short form, whose tests run side by side on whatever machine there is: 4 s on the
+// usual one, more on a slower one. The promises' own numbers are those of -long.
+func crowd() time.Duration { return time.Duration(pick(4*slower, 0) * float64(time.Second)) }

@@ -223,7 +223,7 @@ func goOnThroughVersions(t *testing.T, bin string) {
 	r.starts(failing, 2)
 	r.buried(failing)
 	r.startWithin(held, 2, killed, recoverBound(s))
-	testenv.Eventually(t, 15*time.Second, func() bool { return r.partitions("%") > before }, "no partition was made")
+	testenv.Eventually(t, 15*time.Second+crowd(), func() bool { return r.partitions("%") > before }, "no partition was made")
 	r.alter(undone)
 	r.allIdle(weir.run(10, "migrate", "up"))
 	pause(time.Second)
@@ -261,7 +261,7 @@ func goOnThroughVersions(t *testing.T, bin string) {
 // buried waits until jobs that are to be discarded are.
 func (r *rig) buried(list []job.ID) {
 	r.t.Helper()
-	testenv.Eventually(r.t, 15*time.Second, func() bool { return r.count("SELECT count(*) FROM weir.dead") == len(list) },
+	testenv.Eventually(r.t, 15*time.Second+crowd(), func() bool { return r.count("SELECT count(*) FROM weir.dead") == len(list) },
 		"%d jobs are not discarded: %v", len(list), lazily(r.left))
 }
 

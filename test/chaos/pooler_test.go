@@ -155,7 +155,7 @@ func TestEverythingWorksBehindAPoolerInTransactionMode(t *testing.T) {
 	r.starts([]job.ID{cancelled}, 1)
 	must(t, r.client.Cancel(t.Context(), cancelled))
 	must(t, r.client.Pause(t.Context(), client.Kind("other")))
-	testenv.Eventually(t, 4*lease(), func() bool { return r.count("SELECT count(*) FROM weir.attempts WHERE outcome = 'crashed'") == 10 },
+	testenv.Eventually(t, 4*lease()+crowd(), func() bool { return r.count("SELECT count(*) FROM weir.attempts WHERE outcome = 'crashed'") == 10 },
 		"the dead worker's jobs are not recovered")
 	if took, most := time.Since(killed), recoverBound(sw); took > most+time.Second {
 		t.Errorf("they were recovered after %v, at most %v", took, most)

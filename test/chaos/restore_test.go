@@ -34,7 +34,7 @@ func (r *rig) archive() (dir string) {
 func (r *rig) awaitArchived() {
 	r.t.Helper()
 	segment := ask[string](r, "SELECT pg_walfile_name(pg_switch_wal())")
-	testenv.Eventually(r.t, 30*time.Second, func() bool {
+	testenv.Eventually(r.t, 30*time.Second+crowd(), func() bool {
 		return r.count("SELECT count(*) FROM pg_stat_archiver WHERE last_archived_wal >= $1", segment) == 1
 	}, "segment %s is not archived", segment)
 }

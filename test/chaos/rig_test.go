@@ -208,7 +208,7 @@ func (r *rig) gate() (name string, open func()) {
 func (r *rig) awaitEvents(within time.Duration, n int, what string, process ...string) account {
 	r.t.Helper()
 	var got account
-	testenv.Eventually(r.t, within, func() bool {
+	testenv.Eventually(r.t, within+crowd(), func() bool {
 		got = readLedgers(r.t, r.dir).of(what, process...)
 		return len(got) >= n
 	}, "want %d %s by %v", n, what, process)
@@ -219,7 +219,7 @@ func (r *rig) awaitEvents(within time.Duration, n int, what string, process ...s
 func (r *rig) awaitEmpty(within time.Duration) {
 	r.t.Helper()
 	n := -1
-	testenv.Eventually(r.t, within, func() bool {
+	testenv.Eventually(r.t, within+crowd(), func() bool {
 		n = r.count("SELECT count(*) FROM weir.live")
 		return n == 0
 	}, "jobs are still live: %v", lazily(r.left))

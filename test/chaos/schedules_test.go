@@ -45,7 +45,7 @@ func TestSweepersThatAreKilledMissNoTickAndDoubleNone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testenv.Eventually(t, 20*time.Second, func() bool { s := r.schedule("every"); return s.NextAt.After(s.Now) }, "what was missed is not made up for")
+	testenv.Eventually(t, 20*time.Second+crowd(), func() bool { s := r.schedule("every"); return s.NextAt.After(s.Now) }, "what was missed is not made up for")
 	if err := r.client.SyncSchedules(t.Context(), "test", nil, client.SyncOptions{Version: 1}); err != nil {
 		t.Fatal(err)
 	}

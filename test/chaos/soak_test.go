@@ -63,7 +63,7 @@ func TestSoak(t *testing.T) {
 	}
 	took := time.Since(began)
 	s.awaitEmpty(pick(time.Minute, 10*time.Minute))
-	testenv.Eventually(t, 4*lease()+20*time.Second, func() bool {
+	testenv.Eventually(t, 4*lease()+20*time.Second+crowd(), func() bool {
 		return s.count("SELECT (SELECT count(*) FROM weir.locks) + (SELECT count(*) FROM weir.waits)") == 0
 	}, "lock rows or waits are left")
 	t.Logf("%d jobs in %v, %.0f/s; %d processes died; faults: %v", s.count("SELECT count(*) FROM weir.jobs"), took,
