@@ -159,7 +159,7 @@ func Install(schema string) []string {
 		"schema", "keyed", "limit_of", "rates_of", "gate", "runnable", "ahead", "heads", "lock_keys", "better_due", "taken",
 		"queue_room", "queue_granted", "moved", "take_here", "unblock", "block_line", "admit", "pass", "handover", "tidy_reservations",
 		"tidy_orphans", "idle_keys", "ulid", "id_floor", "new_id", "log_row", "kept_ids", "enqueue", "enqueue_one", "add_failure",
-		"enqueue_json", "enqueue_unique", "alone", "claim", "finish",
+		"enqueue_json", "enqueue_unique", "alone", "turn", "claim", "finish",
 		"retry", "bury", "release", "renew", "recover", "expire", "cancel", "revive", "delete", "change", "pause", "outcome",
 		"add_partition", "job_status", "served", "due", "stragglers", "counts", "waited", "line_keys", "sync_limits", "sync_queue_limits", "rotate_add", "rotate_guard", "rotate_carry",
 		"rotate_empty", "rotate_drop", "rotate_default", "rotate_old", "rotate_tidy",

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/weirq/weir/pkg/job"
 )
 
 // Eight claims of a queue are under way, their transactions open: as many as may be. The ninth leaves the queue alone, says
@@ -32,6 +34,15 @@ func TestANinthClaimOfAQueueGivesWay(t *testing.T) {
 	got, err := b.store.Claim(b.ctx, request(session, 2))
 	if err != nil || !got.Contended || len(got.Jobs) != 0 {
 		t.Errorf("the ninth claim: %d jobs, contended %v, %v", len(got.Jobs), got.Contended, err)
+	}
+	// It is refused before anything is looked at, even whose claim it is; but a poll is answered what it has come for.
+	if got, err = b.store.Claim(b.ctx, request(job.ID{1}, 2)); err != nil || !got.Contended {
+		t.Errorf("the ninth claim, of a session that is not there: contended %v, %v", got.Contended, err)
+	}
+	poll := request(session, 2)
+	poll.Poll = true
+	if got, err = b.store.Claim(b.ctx, poll); err != nil || !got.Contended || got.Snapshot == "" {
+		t.Errorf("the ninth claim, a poll: contended %v, snapshot %q, %v", got.Contended, got.Snapshot, err)
 	}
 	forced := request(session, 2)
 	forced.Force = true

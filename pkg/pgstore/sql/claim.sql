@@ -9,9 +9,8 @@
 -- $11 whether next_at is wanted; $12 how many of each kind may be taken, in step with $4, -1 for any number (NULL: any of
 -- all). What its kind has no room for stays where it is, in front of what comes later: it is locked and not touched;
 -- $13 whether to claim though many others are at it.
--- At most eight claims of a queue run at once, by transaction-level advisory locks that are only tried: each passes what the
--- others have locked or just taken, so that sixty-four at once do less than four. Who gets no turn leaves the queue alone and
--- comes back a little later (contended); no one waits, and $13 is for a queue whose turns are all held by the frozen.
+-- At most eight claims of a queue run at once (turn): who gets no turn leaves the queue alone and comes back a little later
+-- (contended); no one waits, and $13 is for a queue whose turns are all held by the frozen.
 -- $14 the most isolated mode that is accepted in each queue, in step with $2: a job that asks for more waits for another worker.
 -- $15 how many slots of each queue are kept for jobs with keys, in step with $2: they are never claimed ahead.
 -- Locks the rows of queues with a limit for the whole fleet and the rows taken, SKIP LOCKED, then lock rows, by key, as admit does.
@@ -58,6 +57,13 @@ DECLARE
   -- More than the first page: some job had keys. A look whether one is there would pass all dead entries under a held snapshot.
   v_last int := CASE WHEN pg_relation_size('weir.live_keyed') <= current_setting('block_size')::int THEN 9 ELSE 18 END;
 BEGIN
+  -- With one queue before anything is looked at: of sixty-four dispatchers more are refused than not.
+  v_turn := p_force OR cardinality(p_queues) = 1 AND weir.turn_v1(p_queues[1]);
+  IF cardinality(p_queues) = 1 AND NOT v_turn AND NOT p_poll THEN
+    db_now := statement_timestamp(); scans := v_scans; contended := true; limited := false;
+    RETURN NEXT;
+    RETURN;
+  END IF;
   -- A session that was given away claims nothing. Should the mark commit a moment later, the sweeper's next round
   -- finds these rows (rescan).
   -- (Few statements, and small ones: to begin one costs an empty claim more than to run it.)
@@ -145,11 +151,8 @@ BEGIN
         END IF;
       END IF;
     END IF;
-    IF NOT p_force AND q = ANY (v_hit_queues) THEN
-      FOR i IN 0 .. 7 LOOP
-        v_turn := pg_try_advisory_xact_lock(hashtextextended('weir.claim ' || p_queues[q], (pg_backend_pid() + i) % 8));
-        EXIT WHEN v_turn;
-      END LOOP;
+    IF q = ANY (v_hit_queues) THEN
+      v_turn := p_force OR CASE WHEN cardinality(p_queues) = 1 THEN v_turn ELSE weir.turn_v1(p_queues[q]) END;
       v_any := v_any OR NOT v_turn;
       CONTINUE WHEN NOT v_turn;
     END IF;
