@@ -144,7 +144,7 @@ func heldSnapshot(ctx context.Context, s *stage) ([]Figure, error) {
 			_, err = s.burst(ctx, w, min(100_000, jobs-done))
 		}
 		if err == nil {
-			rate, err = rounds(3, func() (float64, error) { return s.burst(ctx, w, 60_000) })
+			rate, err = rounds(5, func() (float64, error) { return s.burst(ctx, w, 60_000) })
 		}
 		if err := errors.Join(err, stop()); err != nil {
 			return 0, 0, err
