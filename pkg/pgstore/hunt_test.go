@@ -113,13 +113,16 @@ func judgeDeadlocks(log string) (n int, faults []string) {
 		if !isWait && !isEnd {
 			continue
 		}
-		whole := text // with the lines that belong to it: DETAIL, HINT, CONTEXT, STATEMENT
+		whole, own := text, "" // with the lines that belong to it: DETAIL, HINT, CONTEXT, STATEMENT; own is what it is at itself
 		for i+1 < len(at) && log[at[i+1][2]:at[i+1][3]] == pid && !strings.HasPrefix(entryText(log, at, i+1), "LOG:") && !strings.HasPrefix(entryText(log, at, i+1), "ERROR:") {
 			i++
-			whole += entryText(log, at, i)
+			more := entryText(log, at, i)
+			if whole += more; !strings.HasPrefix(more, "DETAIL:") { // there are the others' statements
+				own += more
+			}
 		}
 		// In a statement that locks without skipping the same wait is in order: it would have waited anyway.
-		skips[pid] = strings.Contains(whole, "while locking updated version") && !strings.Contains(whole, "FOR UPDATE)")
+		skips[pid] = strings.Contains(own, "while locking updated version") && !strings.Contains(own, "FOR UPDATE)")
 		if !isEnd {
 			continue
 		}
@@ -161,11 +164,22 @@ func TestOnlyADeadlockOfWhatSkipsIsForgiven(t *testing.T) {
 `
 	elsewhere := strings.ReplaceAll(waits, "while locking updated version (37,89) of tuple", "while locking tuple (37,89)")
 	ordered := strings.ReplaceAll(waits, "PL/pgSQL", "SQL statement \"SELECT FROM (SELECT l.id FROM weir.live AS l ORDER BY l.id FOR UPDATE) AS x\"\n\tPL/pgSQL")
+	const victim = `2026-12-01 15:28:18.925 UTC [39] ERROR:  deadlock detected
+2026-12-01 15:28:18.925 UTC [39] DETAIL:  Process 39 waits for ShareLock on transaction 3084; blocked by process 42.
+	Process 42 waits for ShareLock on transaction 3083; blocked by process 39.
+	Process 39: SELECT id FROM weir.claim_v1($1,$2)
+	Process 42: UPDATE weir.live SET keys = $1 WHERE id = ANY (ARRAY(SELECT id FROM weir.live ORDER BY id LIMIT 20 FOR UPDATE))
+2026-12-01 15:28:18.925 UTC [39] HINT:  See server log for query details.
+2026-12-01 15:28:18.925 UTC [39] CONTEXT:  while locking updated version (84,45) of tuple in relation "live"
+	SQL statement "SELECT array_agg(x.ctid) FROM (SELECT c.ctid FROM weir.live AS c ORDER BY c.id LIMIT v_left FOR UPDATE SKIP LOCKED) AS x"
+2026-12-01 15:28:18.925 UTC [39] STATEMENT:  SELECT id FROM weir.claim_v1($1,$2)
+`
 	for _, c := range []struct {
 		name, log string
 		faults    int
 	}{
 		{"explained", waits + circle, 0},
+		{"the one that skips is rolled back, the other does not skip", victim, 0},
 		{"no such wait", circle, 1},
 		{"waits for the row itself", elsewhere + circle, 1},
 		{"waits and does not skip", ordered + circle, 1},

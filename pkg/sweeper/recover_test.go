@@ -192,6 +192,9 @@ func TestAMarkOfAPastMomentIsNotMade(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testenv.RedisNone)
 	s.worker(time.Millisecond)
+	testenv.Eventually(t, 10*time.Second, func() bool {
+		return s.count(`SELECT count(*) FROM weir.sessions WHERE lease_until < clock_timestamp()`) == 1
+	}, "the lease does not end")
 	now, err := s.store.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
