@@ -28,11 +28,14 @@ const retryEvery = time.Second
 type duty struct {
 	name  string
 	every time.Duration
-	pace  time.Duration // the next run comes no sooner than pace times what this one took; zero: no matter
+	pace  time.Duration // the next run comes no sooner than pace times what a look takes; zero: no matter
+	eager bool          // a run that found something was no look alone: the next comes as if it had taken no time
 	step  func(context.Context) (int, error)
 
 	first func() (time.Time, bool) // the next alarm; nil: none
 	ring  func(context.Context)    // what is to be done then
+
+	last time.Duration // what the last look took, for the loop alone
 
 	turn sync.Mutex // held while step runs: RunDuty and Run at once take turns
 
@@ -77,10 +80,15 @@ func (d *duty) read() DutyStats {
 	return st
 }
 
-// wait returns how long to wait after a run that took so long: a tenth more or less, so that sweepers that started
-// together do not stay in step.
-func (d *duty) wait(took time.Duration, failed bool) time.Duration {
-	every := max(d.every, took*d.pace)
+// wait returns how long to wait after a run that took so long and found n: a tenth more or less, so that sweepers that started
+// together do not stay in step. A look is as dear as the quicker of the last two: one alone is slow because the machine or Redis stood
+// still for a moment, and a second of that would keep jobs without a hint waiting for twenty.
+func (d *duty) wait(took time.Duration, n int, failed bool) time.Duration {
+	if n > 0 && d.eager {
+		took = 0
+	}
+	every := max(d.every, min(took, d.last)*d.pace)
+	d.last = took
 	if failed {
 		every = max(every, retryEvery)
 	}
@@ -112,12 +120,12 @@ func (s *Sweeper) loop(ctx, work context.Context, d *duty) {
 			continue
 		}
 		began := time.Now()
-		_, err := d.runOnce(work)
+		n, err := d.runOnce(work)
 		if ctx.Err() != nil {
 			return
 		}
 		s.report(d, err)
-		next = time.Now().Add(d.wait(time.Since(began), err != nil))
+		next = time.Now().Add(d.wait(time.Since(began), n, err != nil))
 	}
 }
 

@@ -84,3 +84,25 @@ func TestWorkersAreNotWokenForEverForWhatNobodyTakes(t *testing.T) {
 		t.Error("the round after the first is skipped when it begins a millisecond early")
 	}
 }
+
+func TestADutyIsPacedByHowDearItsLooksAreAndNotByOneThatWasSlow(t *testing.T) {
+	t.Parallel()
+	d := &duty{every: 2 * time.Second, pace: 20, eager: true}
+	for i, run := range []struct {
+		took  time.Duration
+		n     int
+		least time.Duration // a tenth more or less
+	}{
+		{time.Second, 0, 2 * time.Second},             // the first: nothing is known yet
+		{time.Millisecond, 0, 2 * time.Second},        //
+		{time.Second, 0, 2 * time.Second},             // one alone
+		{time.Second, 0, 20 * time.Second},            // a second one: so dear are they
+		{500 * time.Millisecond, 0, 10 * time.Second}, //
+		{3 * time.Second, 7, 2 * time.Second},         // it repaired
+		{time.Second, 0, 2 * time.Second},             //
+	} {
+		if got := d.wait(run.took, run.n, false); got < run.least*9/10 || got > run.least*11/10 {
+			t.Errorf("run %d took %v and found %d: the next comes after %v, want about %v", i, run.took, run.n, got, run.least)
+		}
+	}
+}

@@ -136,13 +136,14 @@ func TestRowsThatAreEditedByHandHarmNobodyElse(t *testing.T) {
 // startWithin checks that jobs start, the nth time, within a bound.
 func (r *rig) startWithin(list []job.ID, nth int, since time.Time, most time.Duration) {
 	r.t.Helper()
-	var worst time.Duration
-	for _, at := range r.starts(list, nth) {
-		worst = max(worst, at.Sub(since))
+	took, at := make([]time.Duration, len(list)), r.starts(list, nth)
+	for i, id := range list {
+		took[i] = at[id].Sub(since)
 	}
+	worst := slices.Max(took)
 	r.t.Logf("%d jobs have started after %v", len(list), worst)
 	if worst > most {
-		r.t.Errorf("of %d jobs one started after %v, at most %v", len(list), worst, most)
+		r.t.Errorf("of %d jobs one started after %v, at most %v; in their order: %v", len(list), worst, most, took)
 	}
 }
 
