@@ -180,9 +180,10 @@ func TestOutputKeepsTheTailAndTheReason(t *testing.T) {
 // Go's runtime writes "panic: ", the text and the end of the line apart.
 func TestTheReasonIsFoundInAnyPieces(t *testing.T) {
 	for name, pieces := range map[string][]string{
-		"apart":     {"x\n", "panic: ", "no", "\n", "\ngoroutine 1 [running]:\n", "main.f()\n"},
-		"in a word": {"x\npan", "ic: no\ngoroutine"},
-		"unended":   {"x\nfatal er", "ror: ", "no"},
+		"apart":                        {"x\n", "panic: ", "no", "\n", "\ngoroutine 1 [running]:\n", "main.f()\n"},
+		"in a word":                    {"x\npan", "ic: no\ngoroutine"},
+		"behind a line without an end": {"x\n50%", "panic: ", "no", "\n\ngoroutine 1"},
+		"unended":                      {"x\nfatal er", "ror: ", "no"},
 	} {
 		r, w, err := os.Pipe()
 		if err != nil {

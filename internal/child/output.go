@@ -92,6 +92,9 @@ func (o *Output) take(p []byte) {
 // watchLocked looks for the line that says why a program dies. It looks at whole lines: Go writes "panic: " and what
 // follows it apart, and they may come in two reads.
 func (o *Output) watchLocked(p []byte) {
+	if crashLine(p) != "" {
+		o.begun = o.begun[:0] // in the middle of a line that the program has not ended
+	}
 	for more := true; more && o.crash == ""; {
 		var line []byte
 		line, p, more = bytes.Cut(p, []byte("\n"))

@@ -38,7 +38,7 @@ func (s *Sweeper) pass(ctx context.Context, keys []string) (n int, err error) {
 		})
 	}
 	s.tellMoves(ctx, moves)
-	_ = s.announce(ctx, hints)
+	_, _ = s.announce(ctx, hints)
 	return n, err
 }
 

@@ -69,14 +69,25 @@ func TestWorkersAreNotWokenForEverForWhatNobodyTakes(t *testing.T) {
 		t.Errorf("10 minutes: got %d wakes for the same rows, want about one a minute", wakes)
 	}
 	for what, moving := range map[string]pgstore.DueQueue{
-		"a later first": {Queue: "q", Due: 3, Least: start}, "fewer": {Queue: "q", Due: 2, Least: stuck[0].Least}, "more": {Queue: "q", Due: 4, Least: stuck[0].Least},
+		"a later first": {Queue: "q", Due: 3, Least: start}, "fewer": {Queue: "q", Due: 2, Least: stuck[0].Least},
 	} {
 		if len(in.pick([]pgstore.DueQueue{moving}, now)) != 1 {
 			t.Errorf("%s: rows that move are not announced at once", what)
 		}
 		in.pick(stuck, now)
 	}
-	in.forget()
+	in.forget(nil)
+	if len(in.pick(stuck, now)) != 0 {
+		t.Error("what others were not told of is announced again")
+	}
+	for due := 4; due < 10; due++ { // a pile that grows
+		got := in.pick([]pgstore.DueQueue{{Queue: "q", Due: due, Least: stuck[0].Least}}, now)
+		if len(got) != 1 || got[0].Due != 1 {
+			t.Errorf("one more row: announced %+v, want one job", got)
+		}
+	}
+	stuck[0].Due = 9
+	in.forget(stuck)
 	if len(in.pick(stuck, now)) != 1 {
 		t.Error("what was told to nobody counts as told")
 	}

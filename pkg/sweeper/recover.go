@@ -53,7 +53,7 @@ func (s *Sweeper) recoverOnce(ctx context.Context) (n int, err error) {
 		n += len(jobs)
 		more = len(jobs) == recoverBatch
 	}
-	_ = s.announce(ctx, hints)
+	_, _ = s.announce(ctx, hints)
 	_, err = s.pass(ctx, freed)
 	return n, errors.Join(append(errs, err)...)
 }

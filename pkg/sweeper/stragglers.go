@@ -30,13 +30,19 @@ func (s *Sweeper) stragglersOnce(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	hints := map[string]coord.Hint{}
-	for _, q := range s.insist.pick(queues, time.Now()) {
+	picked := s.insist.pick(queues, time.Now())
+	for _, q := range picked {
 		// The least ready_at lowers the scan position of those who are woken.
-		hints[q.Queue] = coord.Hint{Queue: q.Queue, Count: min(q.Due, wakeLimit), ReadyAt: q.Least, Again: true}
-		n += q.Due
+		h := coord.Hint{Queue: q.Queue, Count: min(q.Due, wakeLimit), ReadyAt: q.Least, Again: true}
+		hints[q.Queue] = h
+		n += h.Count
 	}
-	if err := s.announce(ctx, hints); err != nil {
-		s.insist.forget() // nobody was told: the next round tells them, not the one after it
+	unmet, err := s.announce(ctx, hints)
+	if err != nil || unmet >= n {
+		s.insist.forget(picked) // nobody was told: the next round tells them, not one of those after it
+	}
+	if err != nil {
+		n = 0 // Redis is away, which the bus has told
 	}
 	return n, nil
 }
@@ -63,10 +69,16 @@ func (i *insist) pick(queues []pgstore.DueQueue, now time.Time) []pgstore.DueQue
 	var out []pgstore.DueQueue
 	for _, q := range queues {
 		old, known := i.queues[q.Queue]
-		// More than before is news: what nobody takes may stand before what came now, late or without its hint.
-		switch same := known && old.least.Equal(q.Least) && q.Due == old.due; {
+		switch same := known && old.least.Equal(q.Least) && q.Due >= old.due; {
 		case same && now.Before(old.next):
+			// More than before is news: what nobody takes may stand before what came now, late or without its hint. As many
+			// are woken as came: else a pile that grows would wake everybody each time.
+			more := q.Due - old.due
+			old.due = q.Due
 			seen[q.Queue] = old
+			if q.Due = more; more > 0 {
+				out = append(out, q)
+			}
 			continue
 		case same:
 			old.wait = min(2*old.wait, stragglerPatience)
@@ -81,8 +93,11 @@ func (i *insist) pick(queues []pgstore.DueQueue, now time.Time) []pgstore.DueQue
 	return out
 }
 
-func (i *insist) forget() {
+// forget makes pick return queues the next time.
+func (i *insist) forget(queues []pgstore.DueQueue) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.queues = nil
+	for _, q := range queues {
+		delete(i.queues, q.Queue)
+	}
 }

@@ -76,7 +76,7 @@ func New(c *client.Client, cfg Config) (*Sweeper, error) {
 		{name: "unblock", every: unblockEvery, pace: 20, eager: true, step: s.unblockOnce},
 		{name: "reconcile", every: reconcileEvery, pace: 20, eager: true, step: s.reconcileOnce},
 		{name: "fire", every: cfg.Fire, step: s.fireOnce, first: s.firing.first, ring: s.ringFire},
-		{name: "stragglers", every: stragglersEvery, pace: 20, eager: true, step: s.stragglersOnce},
+		{name: "stragglers", every: stragglersEvery, pace: 20, step: s.stragglersOnce},
 		{name: "expire", every: cfg.Expire, step: s.expireOnce},
 		{name: "rotate", every: cfg.Rotate, step: s.rotateOnce},
 		{name: "uniques", every: uniquesEvery, step: s.uniquesOnce},

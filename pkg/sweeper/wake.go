@@ -55,21 +55,22 @@ func (s *Sweeper) wakeOnce(ctx context.Context) (n int, err error) {
 	}
 	// The answer is all that is to come: what is no longer in it was claimed, cancelled or put off.
 	s.alarms.set(alarms)
-	_ = s.announce(ctx, hints)
+	_, _ = s.announce(ctx, hints)
 	return n, nil
 }
 
 // announce sends hints. What is lost with Redis away is found by the next round, or by the workers' polls; the bus
-// itself says in the log when Redis goes and comes, so most callers need not look at the error.
-func (s *Sweeper) announce(ctx context.Context, hints map[string]coord.Hint) error {
+// itself says in the log when Redis goes and comes, so most callers need not look at the error. It returns how many of the
+// jobs found no idle worker.
+func (s *Sweeper) announce(ctx context.Context, hints map[string]coord.Hint) (unmet int, err error) {
 	if len(hints) == 0 {
-		return nil
+		return 0, nil
 	}
 	all := make([]coord.Hint, 0, len(hints))
 	for _, h := range hints {
 		all = append(all, h)
 	}
-	return s.bus.Wake(ctx, all...)
+	return s.bus.Announce(ctx, all...)
 }
 
 // alarm is a hint to be sent at a local time.
@@ -139,4 +140,4 @@ func (a *alarms) ripe(now time.Time) map[string]coord.Hint {
 }
 
 // ring sends the hints whose time has come.
-func (s *Sweeper) ring(ctx context.Context) { _ = s.announce(ctx, s.alarms.ripe(time.Now())) }
+func (s *Sweeper) ring(ctx context.Context) { _, _ = s.announce(ctx, s.alarms.ripe(time.Now())) }

@@ -145,6 +145,9 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if !got.Contended { // also one that came back full: else the refusals of a whole backlog add up to forceAfter
+		d.contended = 0
+	}
 	d.deliver(s, got)
 	d.correct(ctx)
 	moved, left := true, false
@@ -171,7 +174,6 @@ func (d *dispatcher) step(ctx context.Context) (again bool, err error) {
 		d.giveWay(ctx)
 		return true, nil
 	}
-	d.contended = 0
 	d.armNext(got, len(got.Jobs) > 0)
 	return left || !registered, nil // left: others had them, and may not start them. Or came short without being in the idle set: register, then look once more
 }
