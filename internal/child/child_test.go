@@ -184,6 +184,7 @@ func TestTheReasonIsFoundInAnyPieces(t *testing.T) {
 		"in a word":                    {"x\npan", "ic: no\ngoroutine"},
 		"behind a line without an end": {"x\n50%", "panic: ", "no", "\n\ngoroutine 1"},
 		"unended":                      {"x\nfatal er", "ror: ", "no"},
+		"both":                         {"x\n50%", "panic: ", "no"},
 	} {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -200,7 +201,7 @@ func TestTheReasonIsFoundInAnyPieces(t *testing.T) {
 		}
 		_ = w.Close() // the end of the output
 		out.Await(10 * time.Second)
-		if got := out.LastLine(); !strings.HasSuffix(got, ": no") {
+		if got := out.LastLine(); got != "panic: no" && got != "fatal error: no" {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}

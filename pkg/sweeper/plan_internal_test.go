@@ -1,11 +1,17 @@
 package sweeper
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirq/weir/internal/testenv"
+	"github.com/weirq/weir/pkg/client"
+	"github.com/weirq/weir/pkg/job"
 	"github.com/weirq/weir/pkg/pgstore"
 )
 
@@ -93,6 +99,41 @@ func TestWorkersAreNotWokenForEverForWhatNobodyTakes(t *testing.T) {
 	}
 	if len(in.pick(stuck, now.Add(stragglersEvery-time.Millisecond))) != 1 {
 		t.Error("the round after the first is skipped when it begins a millisecond early")
+	}
+}
+
+func TestWhatRedisDidNotTakeIsNotTold(t *testing.T) {
+	t.Parallel()
+	pool, ns := testenv.Schema(t)
+	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = nobody.Close() })
+	c, err := client.New(pool, client.Config{Namespace: ns, Redis: nobody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	worker := pgstore.Session{ID: c.IDs().New(), Role: "worker", Lease: time.Minute, Host: "h", Queues: []string{"q"}, Kinds: []string{"k"}}
+	if _, err := c.Store().OpenSession(t.Context(), worker); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Enqueue(t.Context(), job.Raw{Name: "k"}, job.Options{Queue: "q"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), fmt.Sprintf("UPDATE %s.live SET ready_at = ready_at - interval '1 hour'", ns)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(c, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if queues, err := s.slow.Stragglers(t.Context(), stragglerAge, wakeLimit); len(queues) != 1 || err != nil {
+		t.Fatalf("%d queues have stragglers, want 1: %v", len(queues), err)
+	}
+	if n, err := s.RunDuty(t.Context(), "stragglers"); n != 0 || err != nil {
+		t.Errorf("announced %d, %v", n, err)
+	}
+	if told := len(s.insist.queues); told != 0 {
+		t.Errorf("%d queues count as told", told)
 	}
 }
 

@@ -126,6 +126,21 @@ func TestAStragglerIsAnnouncedFromTheStartOfItsQueue(t *testing.T) {
 	}
 }
 
+// All that could run it are busy, and a slot that is freed does not make its worker look behind its scan position.
+func TestAStragglerThatMetNoIdleWorkerIsAnnouncedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testenv.RedisMini)
+	s.worker(time.Minute) // in no idle set
+	sw := s.sweeper(sweeper.Config{})
+	s.enqueue(2)
+	s.exec(`UPDATE weir.live SET ready_at = ready_at - interval '1 hour'`)
+	for range 3 {
+		if n := s.duty(sw, "stragglers"); n != 2 {
+			t.Errorf("announced %d, want 2: nobody has been told", n)
+		}
+	}
+}
+
 func TestWhatNobodyCanRunWakesNobody(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(s *site){

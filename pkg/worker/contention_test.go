@@ -9,6 +9,9 @@ import (
 	"github.com/weirq/weir/pkg/worker"
 )
 
+// allTurns takes all turns of a queue of a schema, until the transaction's end.
+const allTurns = `SELECT pg_advisory_xact_lock(hashtextextended(format('"%s".claim %s', $1::text, $2::text), n)) FROM generate_series(0, 7) n`
+
 // All turns of the queue are held by transactions that do not end, as by clients that are frozen. The worker comes back a few
 // times, within milliseconds and not with the next poll, and then claims without a turn.
 func TestTurnsThatNobodyGivesBackDelayAQueueByLittle(t *testing.T) {
@@ -21,8 +24,7 @@ func TestTurnsThatNobodyGivesBackDelayAQueueByLittle(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	w := r.worker(func(c *worker.Config) { c.Poll = time.Minute })
 	worker.Handle(w, func(context.Context, *worker.Job[task]) error { return nil })
-	const hold = `SELECT pg_advisory_xact_lock(hashtextextended(format('"%s".claim %s', $1::text, $2::text), n)) FROM generate_series(0, 7) n`
-	if _, err := tx.Exec(t.Context(), hold, r.namespace, job.DefaultQueue); err != nil {
+	if _, err := tx.Exec(t.Context(), allTurns, r.namespace, job.DefaultQueue); err != nil {
 		t.Fatal(err)
 	}
 	id := r.add(task{})
@@ -44,8 +46,7 @@ func TestAFullClaimEndsTheCountOfRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const all = `SELECT pg_advisory_xact_lock(hashtextextended(format('"%s".claim %s', $1::text, $2::text), n)) FROM generate_series(0, 7) n`
-		if _, err := tx.Exec(t.Context(), all, r.namespace, job.DefaultQueue); err != nil {
+		if _, err := tx.Exec(t.Context(), allTurns, r.namespace, job.DefaultQueue); err != nil {
 			t.Fatal(err)
 		}
 		return func() { _ = tx.Rollback(context.Background()) }
